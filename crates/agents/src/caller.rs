@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn here() -> Origin {
-        Origin { host: "h".into(), boot: "b".into(), pid_namespace: 1 }
+        Origin { host: "h".into(), boot: "b".into(), pid_namespace: 1, session: None }
     }
 
     fn session(owner: &str, pid: u32) -> Session {

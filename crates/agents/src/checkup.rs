@@ -1,16 +1,16 @@
 //! The doctor's examination of one harness: whether its hooks are set up and switched on, and really stop an edit.
 
 mod codex_trust;
+mod json_rpc;
 mod proof;
 mod samples;
+mod server;
 mod switches;
-
-use std::path::Path;
 
 use crate::harness::Harness;
 use crate::repository::takes_part;
 use crate::setup::{
-    Folders, Scope, SetUp, SetUpError, commands_in, hook_count, shared_command, user_command,
+    Folders, Scope, SetUp, SetUpError, SettingsFile, commands_in, hook_count, shared_command, user_command,
 };
 use codex_trust::Trust;
 
@@ -58,15 +58,22 @@ pub fn check_up(harness: Harness, folders: &Folders, program: &str) -> Option<Ch
     let mut checkup = Checkup::new(harness);
     let mut files = Vec::new();
     for scope in Folders::scopes(harness) {
-        let path = folders.file(harness, *scope);
-        match commands_in(harness, &path) {
-            Ok(commands) if commands.is_empty() => {}
-            Ok(commands) => files.push((*scope, path, commands)),
-            Err(error) => unreadable(&mut checkup, folders, &path, &error),
+        let with_hooks = folders.files(harness, *scope).into_iter().filter(SettingsFile::has_hooks);
+        for file in with_hooks {
+            match commands_in(harness, &file.path) {
+                Ok(commands) if commands.is_empty() => {}
+                Ok(commands) => files.push((*scope, file, commands)),
+                Err(error) => unreadable(&mut checkup, folders, &file, &error),
+            }
         }
     }
+    let package = folders.package(harness);
+    if let Some(path) = &package {
+        let place = format!("the package in {}", folders.shown(path));
+        try_line(&mut checkup, &place, &shared_command(), "put lockkeeper into the search path");
+    }
     let is_here = folders.has(harness) && takes_part(folders.location());
-    if files.is_empty() && (checkup.detail.is_empty() || !is_here) {
+    if files.is_empty() && package.is_none() && (checkup.detail.is_empty() || !is_here) {
         let kind = harness.kind();
         checkup.add(
             Health::Warns,
@@ -78,8 +85,10 @@ pub fn check_up(harness: Harness, folders: &Folders, program: &str) -> Option<Ch
     for (detail, fix) in switches::off(harness, folders) {
         checkup.add(Health::Fails, &detail, Some(fix));
     }
-    for (scope, path, commands) in files {
-        file(&mut checkup, folders, scope, &path, &commands, program);
+    for (scope, file, commands) in files {
+        hooks(&mut checkup, folders, scope, &file, &commands, program);
+        let of_server = folders.files(harness, scope).into_iter().filter(SettingsFile::has_server);
+        of_server.for_each(|file| server::check(&mut checkup, folders, scope, &file, program));
     }
     if harness == Harness::Codex && checkup.health != Health::Fails {
         trust(&mut checkup, folders);
@@ -87,33 +96,38 @@ pub fn check_up(harness: Harness, folders: &Folders, program: &str) -> Option<Ch
     Some(checkup)
 }
 
-fn unreadable(checkup: &mut Checkup, folders: &Folders, path: &Path, error: &SetUpError) {
-    let shown = folders.shown(path);
-    let has_hook =
-        std::fs::read(path).is_ok_and(|text| String::from_utf8_lossy(&text).contains("lockkeeper"));
+fn unreadable(checkup: &mut Checkup, folders: &Folders, file: &SettingsFile, error: &SetUpError) {
+    let shown = folders.shown(&file.path);
+    let has_hook = file.has_hooks()
+        && std::fs::read(&file.path).is_ok_and(|text| String::from_utf8_lossy(&text).contains("lockkeeper"));
     let health = if has_hook { Health::Fails } else { Health::Warns };
     checkup.add(health, &format!("{shown}: {error}"), Some(format!("correct {shown}")));
 }
 
-/// Examines one file that has our command lines.
-fn file(
-    checkup: &mut Checkup,
-    folders: &Folders,
-    scope: Scope,
-    path: &Path,
-    commands: &[(String, String)],
-    program: &str,
-) {
-    let (harness, shown) = (checkup.harness, folders.shown(path));
-    let current = [user_command(program), shared_command()];
-    let again = match scope {
+/// The command that sets a harness up again.
+fn again(harness: Harness, scope: Scope) -> String {
+    match scope {
         Scope::User => format!("lockkeeper init {}", harness.kind()),
         Scope::Project => format!("lockkeeper init --project {0}, or --shared", harness.kind()),
         Scope::Shared => format!("lockkeeper init --shared {}", harness.kind()),
-    };
+    }
+}
+
+/// Examines one file that has our command lines.
+fn hooks(
+    checkup: &mut Checkup,
+    folders: &Folders,
+    scope: Scope,
+    file: &SettingsFile,
+    commands: &[(String, String)],
+    program: &str,
+) {
+    let (harness, shown) = (checkup.harness, folders.shown(&file.path));
+    let current = [user_command(program), shared_command()];
+    let again = again(harness, scope);
     let is_current = commands.iter().all(|(_, command)| current.contains(command));
     let is_whole = commands.len() == hook_count(harness)
-        && (scope != Scope::User || SetUp::new(folders, scope, program).is_current(harness));
+        && (scope != Scope::User || SetUp::new(folders, scope, program).is_current(file));
     let mut lines: Vec<&str> = commands.iter().map(|(_, command)| command.as_str()).collect();
     lines.sort_unstable();
     lines.dedup();
@@ -124,21 +138,26 @@ fn file(
             checkup.add(Health::Warns, &detail, Some(again.clone()));
             continue;
         }
-        match proof::prove(harness, line) {
-            Ok(proof) => {
-                let (passed, denied) = (proof.passed.as_millis(), proof.denied.as_millis());
-                let detail =
-                    format!("{shown}: passes a free file in {passed} ms, denies a held one in {denied} ms");
-                checkup.add(Health::Works, &detail, None);
-            }
-            Err(error) => {
-                let detail = format!("{shown}: {error}: the hook protects nothing");
-                checkup.add(Health::Fails, &detail, Some(again.clone()));
-            }
-        }
+        try_line(checkup, &shown, line, &again);
     }
     if !is_current || !is_whole {
         checkup.add(Health::Warns, &format!("{shown} is not as this version writes it"), Some(again));
+    }
+}
+
+/// Runs a command line as the harness does, with a file that is free and one that is held.
+fn try_line(checkup: &mut Checkup, place: &str, line: &str, fix: &str) {
+    match proof::prove(checkup.harness, line) {
+        Ok(proof) => {
+            let (passed, denied) = (proof.passed.as_millis(), proof.denied.as_millis());
+            let detail =
+                format!("{place}: passes a free file in {passed} ms, denies a held one in {denied} ms");
+            checkup.add(Health::Works, &detail, None);
+        }
+        Err(error) => {
+            let detail = format!("{place}: {error}: the hook protects nothing");
+            checkup.add(Health::Fails, &detail, Some(fix.to_owned()));
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use lockkeeper_core::liveness::{Contract, Proof};
 use lockkeeper_core::record::{Agent, Claim};
 use lockkeeper_core::time::Ttl;
 
+use crate::command_names::CommandName;
 use crate::repository::Wanted;
 
 /// What happens if two agents change one file in two work trees.
@@ -22,7 +23,7 @@ pub enum WorkTrees {
 }
 
 /// The settings of agents in one repository.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// How long a claim lasts after the last call of a working agent.
     pub working: Ttl,
@@ -32,16 +33,27 @@ pub struct Settings {
     pub ticket: Ttl,
     /// What happens between work trees.
     pub work_trees: WorkTrees,
+    /// Names that are held while commands run.
+    pub commands: Vec<CommandName>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let minutes = |count: u64| Ttl::new(Duration::from_secs(count * 60)).expect("some minutes are a TTL");
-        Self { working: minutes(30), resting: minutes(10), ticket: minutes(2), work_trees: WorkTrees::Tell }
+        Self {
+            working: minutes(30),
+            resting: minutes(10),
+            ticket: minutes(2),
+            work_trees: WorkTrees::Tell,
+            commands: Vec::new(),
+        }
     }
 }
 
-/// The claim of an agent to one file.
+/// How long a part of git is held at most. Git commands are short, and the end of a call may never be told.
+const GIT_TTL: Duration = Duration::from_secs(120);
+
+/// The claim of an agent to one file or name.
 pub fn claim_of(
     wanted: &Wanted,
     owner: &Owner,
@@ -49,17 +61,24 @@ pub fn claim_of(
     note: Option<&str>,
     settings: &Settings,
 ) -> Claim {
-    let work_tree = match settings.work_trees {
-        WorkTrees::Tell | WorkTrees::Ignore => Some(wanted.location.work_tree().into()),
-        WorkTrees::Deny => None,
+    let name = wanted.name();
+    // HEAD and the index are those of a work tree. Other names, such as a port, are one for all of them.
+    let is_of_tree = match (name, settings.work_trees) {
+        (Some(name), _) => matches!(name, "git/head" | "git/index"),
+        (None, WorkTrees::Tell | WorkTrees::Ignore) => true,
+        (None, WorkTrees::Deny) => false,
     };
+    let work_tree = is_of_tree.then(|| wanted.location.work_tree().into());
+    let is_git = name.is_some_and(|name| name.starts_with("git/"));
+    let ttl = Ttl::new(GIT_TTL).ok().filter(|_| is_git).unwrap_or(settings.working);
+    let usual = wanted.because.as_deref().unwrap_or("edit");
     Claim {
         owner: owner.clone(),
         resources: wanted.resources.clone(),
         proof: proof.clone(),
         contract: Contract::Lease,
-        ttl: Some(settings.working),
-        reason: Some(note.unwrap_or("edit").to_owned()),
+        ttl: Some(ttl),
+        reason: Some(note.unwrap_or(usual).to_owned()),
         ticket: None,
         agent: Some(Agent { work_tree }),
     }

@@ -10,15 +10,17 @@
 mod changes;
 mod entry;
 mod index;
+mod index_lock;
+mod selection;
+mod staging;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::thread;
 
-use lockkeeper_core::id::Owner;
+use lockkeeper_core::id::{LeaseId, Owner};
 use lockkeeper_core::record::Lease;
-use lockkeeper_core::resource::Target;
 use lockkeeper_engine::Engine;
 use lockkeeper_engine::open::OpenError;
 use thiserror::Error;
@@ -29,7 +31,12 @@ use crate::git::{Git, GitError};
 use crate::uncommitted::committed;
 use changes::{Changed, Kind, changes};
 use entry::{Made, between, made};
-use index::{OwnIndex, set_in_common_index};
+pub use index::OwnIndex;
+use index::set_in_common_index;
+pub use index_lock::index_request;
+use selection::path_of;
+pub use selection::{OutsideError, Selection};
+pub use staging::Staging;
 
 /// The variable that tells the git guard that `commit` itself releases the claims.
 pub(crate) const COMMITS: &str = "LOCKKEEPER_COMMITS";
@@ -46,15 +53,6 @@ const OPERATIONS: [(&str, &str, &str); 6] = [
     ("sequencer", "a cherry-pick or revert", "`git cherry-pick --continue` or `git cherry-pick --abort`"),
 ];
 
-/// What to commit.
-#[derive(Clone, Debug)]
-pub enum Selection {
-    /// The changed files that these leases cover.
-    Claims(Vec<Lease>),
-    /// These files, and what is below these folders, from the root of the work tree. An empty path is the root.
-    Paths(Vec<String>),
-}
-
 /// A request to commit.
 pub struct CommitRequest<'a> {
     /// The work tree.
@@ -67,6 +65,8 @@ pub struct CommitRequest<'a> {
     pub work_tree: &'a str,
     /// Who commits. An agent is refused paths of others, people are only warned.
     pub caller: &'a Caller,
+    /// The leases that the caller runs under. They are its own.
+    pub around: &'a [LeaseId],
     /// Whose claims are released.
     pub owners: &'a [Owner],
     /// What to commit.
@@ -143,16 +143,25 @@ pub fn commit(request: &CommitRequest<'_>) -> Result<Committed, CommitError> {
     if let Some((_, operation, way_out)) = OPERATIONS.iter().find(under_way) {
         return Err(CommitError::UnderWay { operation, way_out });
     }
-    let found = changes(git, &request.selection.pathspecs())?;
+    let head = git.head();
+    // The two git commands do not need each other.
+    let (found, own) = thread::scope(|scope| {
+        let own = scope.spawn(|| OwnIndex::new(git, request.state, head.as_deref()));
+        let found = changes(git, &request.selection.pathspecs());
+        (found, own.join())
+    });
+    let (found, own) = (found?, own.expect("making an index does not panic")?);
+    if found.head != head {
+        return Err(CommitError::HeadMoved);
+    }
     let (chosen, left_out) = choose(request, &found.changed)?;
     let paths: Vec<PathBuf> = chosen.iter().map(|changed| changed.path.clone()).collect();
     let listing = request.engine.listing().map_err(OpenError::Store)?;
-    let foreign = Others::new(&listing, request.work_tree, request.caller).among(&paths);
+    let foreign = Others::new(&listing, request.work_tree, request.caller, request.around).among(&paths);
     if !foreign.is_empty() && request.caller.is_agent() {
         return Err(CommitError::Held(foreign));
     }
-    let head = found.head.as_deref();
-    let own = OwnIndex::new(git, request.state, head)?;
+    let head = head.as_deref();
     own.take(git, &paths.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     let output = run_commit(request, &own, head)?;
     let made = find_commit(git, &own, head)?;
@@ -160,43 +169,6 @@ pub fn commit(request: &CommitRequest<'_>) -> Result<Committed, CommitError> {
     let paths: Vec<PathBuf> = made.entries.iter().map(|entry| entry.path.clone()).collect();
     let released = release(request, &paths)?;
     Ok(Committed { commit: made.commit, paths, left_out, released, foreign, output, index_error })
-}
-
-impl Selection {
-    /// What git has to look at. Empty for the whole work tree.
-    fn pathspecs(&self) -> Vec<&str> {
-        match self {
-            Self::Paths(paths) => paths.iter().map(String::as_str).collect(),
-            Self::Claims(leases) => {
-                let patterns: Vec<_> =
-                    leases.iter().flat_map(|lease| lease.claim.targets()).filter_map(path_of).collect();
-                if patterns.iter().all(|pattern| pattern.is_literal()) {
-                    patterns.iter().map(|pattern| pattern.literal_prefix()).collect()
-                } else {
-                    Vec::new()
-                }
-            }
-        }
-    }
-
-    fn includes(&self, path: &Path) -> bool {
-        match self {
-            Self::Paths(paths) => paths.iter().any(|wanted| path.starts_with(wanted)),
-            Self::Claims(leases) => leases.iter().any(|lease| holds(lease, path)),
-        }
-    }
-
-    /// The single files and folders that were asked for.
-    fn named(&self) -> BTreeSet<&str> {
-        self.pathspecs().into_iter().filter(|path| !path.is_empty()).collect()
-    }
-}
-
-fn path_of(target: &Target) -> Option<&lockkeeper_core::pattern::Pattern> {
-    match target {
-        Target::Path(pattern) => Some(pattern),
-        Target::Name(_) => None,
-    }
 }
 
 type Chosen<'c> = (Vec<&'c Changed>, Vec<(PathBuf, &'static str)>);
@@ -241,7 +213,7 @@ fn run_commit(
 ) -> Result<String, CommitError> {
     let git = request.git;
     // Git itself refuses if HEAD moves while it runs, but the index was made before.
-    if git.line(&["rev-parse", "--verify", "--quiet", "HEAD"]).as_deref() != head {
+    if git.head().as_deref() != head {
         return Err(CommitError::HeadMoved);
     }
     let mut command = git.command();
@@ -262,7 +234,7 @@ fn run_commit(
     if succeeded {
         return Ok(output);
     }
-    if git.line(&["rev-parse", "--verify", "--quiet", "HEAD"]).as_deref() != head {
+    if git.head().as_deref() != head {
         return Err(CommitError::HeadMoved);
     }
     if head.is_some_and(|head| own.run(git, &["diff-index", "--cached", "--quiet", head], b"").is_ok()) {

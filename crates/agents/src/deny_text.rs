@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockkeeper_core::id::Owner;
 use lockkeeper_core::lease::Denial;
 use lockkeeper_core::record::{Lease, Ticket};
+use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::{Moment, format_span};
 use lockkeeper_core::waiting::Blocker;
 use lockkeeper_platform::wall_clock;
@@ -50,7 +51,11 @@ pub fn deny_text(
     };
     let line = line_of(&first);
     let command = command(&first, owner, program);
-    let others = " Other ways to write it are refused as well.";
+    let others = if is_name(denial) {
+        ""
+    } else {
+        " Other ways to write it are refused as well where they can be known before."
+    };
     // The command is complete or left out; less important sentences go first.
     let candidates = [
         format!("{fact}{note}{more}{line}{command}{others}"),
@@ -60,6 +65,11 @@ pub fn deny_text(
         fact.clone(),
     ];
     candidates.into_iter().find(|text| text.chars().count() <= MAX).unwrap_or_else(|| cut(&fact, MAX))
+}
+
+/// Whether a name was denied and not a file.
+fn is_name(denial: &Denial) -> bool {
+    denial.claim.targets().all(|target| matches!(target, Target::Name(_)))
 }
 
 /// Who has it, since when and until when; and the holder's note.
@@ -74,6 +84,12 @@ fn holder(denied: &Denied<'_>, owner: &Owner, now: Moment, sessions: &Sessions) 
         let since = in_seconds(now.since(lease.acquired_at));
         let seen = in_seconds(last_seen(lease, session.as_ref(), now));
         let ends = match lease.expires_at() {
+            Some(end) if lease.claim.agent.is_some() && is_name(denied.denial) => {
+                format!(
+                    "that ends with its command, its turn or its process, at the latest in {}",
+                    span_to(end, now)
+                )
+            }
             Some(end) if lease.claim.agent.is_some() => {
                 format!(
                     "its claim ends with its turn, its commit or its process, at the latest in {}",
@@ -93,6 +109,8 @@ fn holder(denied: &Denied<'_>, owner: &Owner, now: Moment, sessions: &Sessions) 
             format!(
                 "Nothing was run or changed: {file} includes {witness}, on which {who} has worked for {since}"
             )
+        } else if is_name(denied.denial) {
+            format!("The command was not run: it needs {file}, which {who} has held for {since}")
         } else {
             format!("{file} was not changed: {who} has worked on it for {since}")
         };
@@ -101,7 +119,12 @@ fn holder(denied: &Denied<'_>, owner: &Owner, now: Moment, sessions: &Sessions) 
     let ticket = blockers.iter().flat_map(|blocker| &blocker.tickets).map(|found| &found.record).next();
     let who =
         ticket.map_or_else(|| "another owner".to_owned(), |ticket: &Ticket| ticket.claim.owner.to_string());
-    (format!("{file} was not changed: {who} waited for it first and gets it next."), String::new())
+    let what = if is_name(denied.denial) {
+        format!("The command was not run: it needs {file}, and")
+    } else {
+        format!("{file} was not changed:")
+    };
+    (format!("{what} {who} waited for it first and gets it next."), String::new())
 }
 
 /// How long ago the holder was last seen.
@@ -134,9 +157,10 @@ fn line_of(denied: &Denied<'_>) -> String {
     if denial.ticket.is_none() {
         return String::new();
     }
+    let what = if is_name(denial) { "it is reserved" } else { "the file is held" };
     let ahead = denial.blockers.iter().map(|blocker: &Blocker| blocker.tickets.len()).max().unwrap_or(0);
     format!(
-        " You are number {} in line: once it is your turn, the file is held for you, and your next tool call says so.",
+        " You are number {} in line: once it is your turn, {what} for you, and your next tool call says so.",
         ahead + 1
     )
 }
@@ -145,12 +169,16 @@ fn command(denied: &Denied<'_>, owner: &Owner, program: &str) -> String {
     if denied.denial.ticket.is_none() {
         return String::new();
     }
-    let path = denied.path.to_string_lossy();
+    let path = match is_name(denied.denial) {
+        true => denied.shown.into(),
+        false => denied.path.to_string_lossy(),
+    };
     // Control characters do not reach the model, so the command would name another file.
     if path.chars().any(char::is_control) {
         return String::new();
     }
     let path = quote_for_shell(&path);
+    let path = if is_name(denied.denial) { format!("--name {path}") } else { path };
     let (program, owner) = (quote_for_shell(program), quote_for_shell(owner.as_str()));
     format!(
         " This command waits for it, for up to 100 s, and keeps the place: `{program} wait --owner {owner} {path}`."
@@ -158,7 +186,7 @@ fn command(denied: &Denied<'_>, owner: &Owner, program: &str) -> String {
 }
 
 /// A word as a shell reads it.
-fn quote_for_shell(word: &str) -> String {
+pub(crate) fn quote_for_shell(word: &str) -> String {
     let plain = |c: char| {
         c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | ':' | '+' | '@' | '%' | ',')
     };

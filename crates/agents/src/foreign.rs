@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use lockkeeper_core::id::Owner;
+use lockkeeper_core::id::{LeaseId, Owner};
 use lockkeeper_core::pattern::Pattern;
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::resource::{Mode, Target};
@@ -34,12 +34,14 @@ pub(crate) struct Others<'l> {
 }
 
 impl<'l> Others<'l> {
-    pub(crate) fn new(listing: &'l Listing, work_tree: &str, caller: &Caller) -> Self {
+    /// `around`: the leases that the caller runs under. They are its own.
+    pub(crate) fn new(listing: &'l Listing, work_tree: &str, caller: &Caller, around: &[LeaseId]) -> Self {
         let mut others = Self { literal: BTreeMap::new(), patterns: Vec::new() };
         for holder in &listing.holders {
             let lease = &holder.lease;
             // Who has not picked its lease up yet has not worked on the file.
-            let counts = lease.pickup_by.is_none() && !caller.is_family_of(&lease.claim.owner);
+            let is_own = caller.is_family_of(&lease.claim.owner) || around.contains(&lease.id);
+            let counts = lease.pickup_by.is_none() && !is_own;
             if !counts || holder.verdict.is_free() || !holds_in(lease, work_tree) {
                 continue;
             }

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use lockkeeper_core::liveness::{Origin, ProcessRef};
 use lockkeeper_engine::location::Location;
 use lockkeeper_engine::open::{has_store, open_engine, open_engine_to_read};
+use lockkeeper_engine::under;
 
 use crate::caller::Caller;
 use crate::commit::{COMMITS, release_committed};
@@ -130,7 +131,8 @@ fn check(call: &GitCall<'_>, caller: &Caller) -> Result<GitAnswer, Box<dyn std::
     }
     let listing = open_engine_to_read(state)?.listing()?;
     let work_tree = call.location.work_tree();
-    let others = Others::new(&listing, &work_tree, caller);
+    let under = (call.variable)(under::VARIABLE).unwrap_or_default();
+    let others = Others::new(&listing, &work_tree, caller, &under::read(under.as_ref(), state));
     // Mostly nobody else works here. Then git need not be asked.
     if others.is_empty() {
         return Ok(GitAnswer::default());

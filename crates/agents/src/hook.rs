@@ -3,32 +3,42 @@
 //! Everything that fails here lets the call pass, with a line in the log: a broken lock must not stop anybody's work.
 
 mod announce;
+mod attribution;
+mod calls;
 mod ends;
+mod hard_links;
+mod plan;
+mod staging;
 mod stores;
 
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use lockkeeper_core::id::{LeaseId, Owner, Token};
 use lockkeeper_core::lease::{AgentAnswer, AgentCall};
 use lockkeeper_core::liveness::{Proof, Voucher};
-use lockkeeper_core::record::Lease;
-use lockkeeper_core::time::Moment;
+use lockkeeper_core::record::{Claim, Lease};
+use lockkeeper_core::resource::Target;
+use lockkeeper_core::time::{Moment, format_span};
 use lockkeeper_core::waiting::Obstacle;
 use lockkeeper_engine::open::OpenError;
+use lockkeeper_engine::under;
 use lockkeeper_platform::{holder_process, origin, wall_clock};
 use thiserror::Error;
 
 use crate::claims::{Settings, WorkTrees, claim_of};
 use crate::deny_text::deny_text;
 use crate::hook_log::HookLog;
-use crate::place::{Entry, Place};
 use crate::quote::{one_line, quoted};
-use crate::repository::{Wanted, locate, takes_part, wanted, wanted_tree};
+use crate::repository::{Wanted, locate, takes_part};
 use crate::session::{Activity, Session, Sessions};
-use crate::{Answer, Event, HookInput, Marks, Printed, writes};
+use crate::{Answer, Event, HookInput, Marks, Printed};
+use calls::CallChanges;
+use plan::Plan;
 use stores::{Store, Stores};
 
 /// In how many other repositories the claims of an agent are renewed.
@@ -52,6 +62,8 @@ pub struct HookCall<'a> {
     pub program: &'a dyn Fn() -> String,
     /// The settings of the project with this root.
     pub settings: &'a dyn Fn(&Path) -> Settings,
+    /// How long a call waits for a name that another owner has.
+    pub patience: Duration,
 }
 
 /// Why a call was let pass without an answer.
@@ -78,17 +90,22 @@ pub fn answer(call: &HookCall<'_>) -> Printed {
     };
     let cwd = input.cwd.clone().unwrap_or_else(|| call.cwd.clone());
     let home = locate(&cwd, call.state.as_deref()).filter(takes_part);
-    let wanted = if input.event == Event::BeforeTool { wanted_by(call, &input, &cwd) } else { Vec::new() };
-    if home.is_none() && wanted.is_empty() {
+    let is_after = matches!(input.event, Event::AfterTool | Event::ToolFailed);
+    // After a tool the record of the agent says what is to be done, unless only the call tells where the record is.
+    let is_planned = input.event == Event::BeforeTool || (is_after && home.is_none());
+    let mut plan = if is_planned { Plan::new(call, &input, &cwd) } else { Plan::default() };
+    if home.is_none() && plan.wanted.is_empty() {
         return Printed::default();
     }
-    let log_at = home.as_ref().or(wanted.first().map(|wanted| &wanted.location)).map(|at| at.state.clone());
+    let log_at =
+        home.as_ref().or(plan.wanted.first().map(|wanted| &wanted.location)).map(|at| at.state.clone());
     let mut owner = input.owner();
     if let Some(home) = &home {
         owner = registered_owner(&input, &Sessions::new(&home.state)).unwrap_or(owner);
     }
     let hook = Hook { call, input: &input, owner, cwd };
-    let answered = hook.run(&mut Stores::new(home.as_ref(), &wanted), &wanted);
+    let answered = hard_links::add_claimed_names(&mut plan.wanted, &hook.owner)
+        .and_then(|()| hook.run(&mut Stores::new(home.as_ref(), &plan.wanted), &plan));
     match answered {
         Ok(answer) => answer.render(input.harness, &input.event),
         Err(error) => {
@@ -99,19 +116,9 @@ pub fn answer(call: &HookCall<'_>) -> Printed {
     }
 }
 
-/// What a call would write, in repositories that take part.
-fn wanted_by(call: &HookCall<'_>, input: &HookInput, cwd: &Path) -> Vec<Wanted> {
-    let Some(tool) = &input.tool else { return Vec::new() };
-    let entry = |path: &Path| {
-        let meta = std::fs::metadata(path).ok()?;
-        Some(if meta.is_dir() { Entry::Folder } else { Entry::File })
-    };
-    let found = writes(tool, &Place { cwd, home: call.home.as_deref(), entry: &entry });
-    let named = call.state.as_deref();
-    let mut all: Vec<Wanted> = found.paths.iter().filter_map(|target| wanted(target, named)).collect();
-    let trees = found.git.iter().filter(|git| git.whole_tree);
-    all.extend(trees.filter_map(|git| wanted_tree(&git.folder, named)));
-    all
+/// Whether the leases around an agent cover what it wants.
+fn is_covered(around: &[Arc<Claim>], wanted: &Wanted) -> bool {
+    around.iter().any(|claim| claim.satisfies(&wanted.resources))
 }
 
 /// The owner of a session whose parent is registered with more parts than the input says.
@@ -132,7 +139,7 @@ struct Hook<'a> {
 }
 
 impl Hook<'_> {
-    fn run(&self, stores: &mut Stores, wanted: &[Wanted]) -> Result<Answer, HookError> {
+    fn run(&self, stores: &mut Stores, plan: &Plan) -> Result<Answer, HookError> {
         let known = stores.iter().next().and_then(|home| home.sessions.get(&self.owner));
         stores.add_known(&known.map(|session| session.elsewhere).unwrap_or_default());
         let goes_on = |task: &crate::BackgroundTask| self.owner.as_str().rsplit(':').next() != Some(&task.id);
@@ -148,9 +155,9 @@ impl Hook<'_> {
             Event::Other(_) => Ok(Answer::Pass),
             Event::SessionBegins => {
                 self.forget_the_dead(stores);
-                self.claim(stores, wanted)
+                self.claim(stores, plan)
             }
-            _ => self.claim(stores, wanted),
+            _ => self.claim(stores, plan),
         }
     }
 
@@ -163,35 +170,71 @@ impl Hook<'_> {
     }
 
     /// Renews what the agent has, claims what it wants, and tells it what it has to know.
-    fn claim(&self, stores: &mut Stores, wanted: &[Wanted]) -> Result<Answer, HookError> {
+    fn claim(&self, stores: &mut Stores, plan: &Plan) -> Result<Answer, HookError> {
         let proof = self.proof()?;
-        self.note_session(stores, &proof, wanted)?;
+        let changes = self.note_session(stores, &proof, plan)?;
         self.announce(stores, &proof)?;
+        self.look(stores, &changes.look)?;
+        calls::release(&changes.free)?;
+        let wanted = if self.input.event == Event::BeforeTool { plan.wanted.as_slice() } else { &[] };
+        if let Some(refused) = self.takes_others_along(plan)? {
+            self.withdraw(stores, plan)?;
+            return Ok(Answer::Deny(refused));
+        }
         let mut taken: Vec<(usize, Vec<(LeaseId, Token)>)> = Vec::new();
         for at in 0..stores.len() {
             let store = stores.at(at);
-            let of_store: Vec<&Wanted> =
+            let mut of_store: Vec<&Wanted> =
                 wanted.iter().filter(|wanted| wanted.location.state == store.state).collect();
+            let around = self.claims_around(store)?;
+            of_store.retain(|wanted| !is_covered(&around, wanted));
             if of_store.is_empty() && !store.exists() {
                 continue;
             }
-            let (answer, now) = store.call(&self.agent_call(&proof, store, &of_store))?;
-            self.remember_arrived(store, &answer)?;
+            let (answer, now) = self.call_patiently(store, &self.agent_call(&proof, store, &of_store))?;
+            self.remember_arrived(store, &answer, now)?;
             if !answer.denied.is_empty() {
                 for (earlier, leases) in taken {
                     stores.at(earlier).release(&leases)?;
                 }
+                store.release(&names_of(&answer.picked_up))?;
+                self.withdraw(stores, plan)?;
                 return self.deny(stores.at(at), &of_store, &answer, now);
             }
             self.remember_granted(store, &of_store, &answer)?;
-            taken.push((at, answer.granted.iter().map(|lease| (lease.id, lease.token)).collect()));
+            for leases in [&answer.granted, &answer.picked_up] {
+                self.keep_names(stores, plan, &store.state, leases)?;
+            }
+            let leases = answer.granted.iter().map(|lease| (lease.id, lease.token));
+            taken.push((at, leases.chain(names_of(&answer.picked_up)).collect()));
         }
         self.tell(stores)
     }
 
+    /// The leases of a store under which the agent runs.
+    fn around(&self, state: &Path) -> Vec<LeaseId> {
+        let value = (self.call.variable)(under::VARIABLE).unwrap_or_default();
+        under::read(value.as_ref(), state)
+    }
+
+    /// The claims of the leases under which the agent runs. What they cover is held for the agent already.
+    fn claims_around(&self, store: &Store) -> Result<Vec<Arc<Claim>>, HookError> {
+        let around = self.around(&store.state);
+        if around.is_empty() || !store.exists() {
+            return Ok(Vec::new());
+        }
+        let engine = store.engine()?;
+        let leases: Result<Vec<_>, _> = around.iter().map(|id| engine.lease(*id)).collect();
+        let leases = leases.map_err(OpenError::Store)?;
+        Ok(leases.into_iter().flatten().map(|lease| lease.claim).collect())
+    }
+
     fn agent_call(&self, proof: &Proof, store: &Store, wanted: &[&Wanted]) -> AgentCall {
         let settings = (self.call.settings)(&store.root);
-        let note = store.sessions.get(&self.owner).and_then(|session| session.note);
+        let session = store.sessions.get(&self.owner).unwrap_or_default();
+        let above = self.owner.all_above().filter_map(|above| store.sessions.get(&above));
+        let unrenewed = above.chain([session.clone()]).flat_map(|session| session.unrenewed());
+        let note = session.note;
         let claim = |wanted: &&Wanted| claim_of(wanted, &self.owner, proof, note.as_deref(), &settings);
         let (checks, claims): (Vec<&Wanted>, Vec<&Wanted>) =
             wanted.iter().partition(|wanted| wanted.only_checked);
@@ -201,6 +244,7 @@ impl Hook<'_> {
             checks: checks.iter().map(claim).collect(),
             ttl: settings.working,
             stays: settings.ticket,
+            unrenewed: unrenewed.map(LeaseId).collect(),
         }
     }
 
@@ -215,8 +259,9 @@ impl Hook<'_> {
         Ok(Proof { origin, voucher: process.unwrap_or(Voucher::Time) })
     }
 
-    fn note_session(&self, stores: &Stores, proof: &Proof, wanted: &[Wanted]) -> Result<(), HookError> {
-        let states: BTreeSet<&PathBuf> = wanted.iter().map(|wanted| &wanted.location.state).collect();
+    fn note_session(&self, stores: &Stores, proof: &Proof, plan: &Plan) -> Result<CallChanges, HookError> {
+        let states: BTreeSet<&PathBuf> = plan.wanted.iter().map(|wanted| &wanted.location.state).collect();
+        let mut changes = CallChanges::default();
         for (at, store) in stores.iter().enumerate() {
             let is_home = at == 0;
             if !is_home && !states.contains(&store.state) {
@@ -229,6 +274,7 @@ impl Hook<'_> {
                 session.state = Activity::Works;
                 session.seen_at = wall_clock::epoch_seconds();
                 if is_home {
+                    changes = self.change_calls(session, plan);
                     for state in states.iter().filter(|state| ***state != store.state) {
                         if !session.elsewhere.contains(state) && session.elsewhere.len() < MAX_ELSEWHERE {
                             session.elsewhere.push((*state).clone());
@@ -238,19 +284,27 @@ impl Hook<'_> {
             };
             store.sessions.update(&self.owner, change).map_err(HookError::Sessions)?;
         }
-        Ok(())
+        Ok(changes)
     }
 
     /// Leases whose turn came are news, also if this event cannot tell the model.
-    fn remember_arrived(&self, store: &Store, answer: &AgentAnswer) -> Result<(), HookError> {
+    fn remember_arrived(&self, store: &Store, answer: &AgentAnswer, now: Moment) -> Result<(), HookError> {
         if answer.arrived.is_empty() {
             return Ok(());
         }
         let change = |session: &mut Session| {
             for lease in &answer.arrived {
                 let file = targets(lease);
-                session.denied.remove(&file);
-                session.add_news(format!("{file} is yours now: it is free, and held for you."));
+                let was_denied = session.denied.remove(&file).is_some();
+                match lease.pickup_by {
+                    None => session.add_news(format!("{file} is yours now: it is free, and held for you.")),
+                    // It is for one command, and stays reserved until that begins. It is told once.
+                    Some(end) if was_denied => session.add_news(format!(
+                        "{file} is free now, and reserved for you for {}.",
+                        format_span(end.since(now))
+                    )),
+                    Some(_) => {}
+                }
             }
         };
         store.sessions.update(&self.owner, change).map(|_| ()).map_err(HookError::Sessions)
@@ -345,9 +399,16 @@ pub(crate) fn tell_of_work_trees(
     Ok(told)
 }
 
-/// The file of a lease, as people call it.
+/// The file or name of a lease, as people call it.
 fn targets(lease: &Lease) -> String {
-    one_line(&ends::file_of(lease).unwrap_or_default())
+    let text = ends::file_of(lease).or_else(|| Some(lease.claim.targets().next()?.as_str().to_owned()));
+    one_line(&text.unwrap_or_default())
+}
+
+/// The leases among these that are for names.
+fn names_of(leases: &[Lease]) -> Vec<(LeaseId, Token)> {
+    let is_name = |lease: &&Lease| lease.claim.targets().all(|target| matches!(target, Target::Name(_)));
+    leases.iter().filter(is_name).map(|lease| (lease.id, lease.token)).collect()
 }
 
 /// An error and its causes on one line.

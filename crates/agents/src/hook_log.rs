@@ -1,4 +1,5 @@
-//! Log of hook calls that failed open: one line each in `<state>/hooks.log`, of bounded size.
+//! Logs of hooks, of bounded size: calls that failed open in `<state>/hooks.log`, and files of others that were changed in
+//! `<state>/incidents.log`. One line each.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -9,21 +10,26 @@ use lockkeeper_platform::wall_clock::WallTime;
 
 use crate::quote::{cut, one_line};
 
-/// A log beyond this many bytes is renamed to `hooks.log.1`.
+/// A log beyond this many bytes is renamed to `NAME.log.1`.
 const MAX_BYTES: u64 = 64 * 1024;
 /// The longest message, in characters.
 const MAX_MESSAGE: usize = 500;
 
-/// The log of one repository.
+/// A log of one repository.
 #[derive(Clone, Debug)]
 pub struct HookLog {
     path: PathBuf,
 }
 
 impl HookLog {
-    /// The log in a state folder.
+    /// The log of calls that failed open, in a state folder.
     pub fn new(state: &Path) -> Self {
         Self { path: state.join("hooks.log") }
+    }
+
+    /// The log of files that were changed although another owner had claimed them.
+    pub fn incidents(state: &Path) -> Self {
+        Self { path: state.join("incidents.log") }
     }
 
     /// The last lines, at most `most`.

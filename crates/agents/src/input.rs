@@ -82,6 +82,8 @@ pub struct HookInput {
     pub changed: Option<Vec<String>>,
     /// At the end of a turn: what still runs.
     pub background: Vec<BackgroundTask>,
+    /// After a shell command: what the harness calls it, if it goes on in the background.
+    pub task: Option<String>,
 }
 
 impl HookInput {
@@ -132,6 +134,7 @@ impl HookInput {
             call: optional_text(input, &["tool_use_id", "toolUseId", "tool_call_id", "call_id"]),
             changed: changed_files(input),
             background: background_tasks(input),
+            task: background_task(input),
         })
     }
 
@@ -170,7 +173,12 @@ fn owner(harness: Harness, ids: &[&str]) -> Owner {
 
 /// Claude tells what a shell command changed.
 fn changed_files(input: &Map<String, Value>) -> Option<Vec<String>> {
-    let files = input.get("tool_response")?.get("bashEditDiff")?.get("changedFiles")?.as_array()?;
+    let told = input.get("tool_response")?.get("bashEditDiff")?;
+    let files = told.get("changedFiles")?.as_array()?;
+    // Some are left out.
+    if told.get("moreFiles").and_then(Value::as_u64).is_some_and(|more| more > 0) {
+        return None;
+    }
     // An entry is a path, or an object that has one. Anything else: the harness has changed, so look with git.
     let path = |file: &Value| {
         let text =
@@ -178,6 +186,14 @@ fn changed_files(input: &Map<String, Value>) -> Option<Vec<String>> {
         text.map(str::to_owned)
     };
     files.iter().map(path).collect()
+}
+
+/// Claude names the background command that a tool has started.
+fn background_task(input: &Map<String, Value>) -> Option<String> {
+    let response = input.get("tool_response")?;
+    let id =
+        ["backgroundTaskId", "background_task_id"].iter().find_map(|key| response.get(*key)?.as_str())?;
+    (id.len() <= 100).then(|| id.to_owned())
 }
 
 fn background_tasks(input: &Map<String, Value>) -> Vec<BackgroundTask> {

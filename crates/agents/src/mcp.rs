@@ -1,15 +1,16 @@
-//! MCP server on standard input and output: agents see the board, claim files, wait for them and hand them over.
+//! MCP server on standard input and output: agents see the board, claim files, wait for them, commit them and hand them over.
 //!
 //! 1. `handler` speaks the protocol with `rmcp`. Tools run in threads, since the lease store blocks.
 //! 2. `arguments` reads what a call wants. What does not fit the schema is an error of the protocol.
 //! 3. `caller` finds out who calls. No argument names the owner, so no model can take another one's name.
-//! 4. `server` finds the repository; `claiming`, `giving` and `reading` are the tools. A conflict is a result.
+//! 4. `server` finds the repository; `claiming`, `committing`, `giving` and `reading` are the tools. A conflict is a result.
 //!
 //! The end of standard input ends what only this server held.
 
 mod arguments;
 mod caller;
 mod claiming;
+mod committing;
 mod giving;
 mod handler;
 mod input_end;

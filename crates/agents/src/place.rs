@@ -23,6 +23,8 @@ pub struct Place<'a> {
     pub home: Option<&'a Path>,
     /// Looks at the file system: `cp a b` writes `b/a` if `b` is a folder.
     pub entry: &'a dyn Fn(&Path) -> Option<Entry>,
+    /// Lists the names in a folder: `cd sr*` goes to `src` if nothing else matches.
+    pub names: &'a dyn Fn(&Path) -> Vec<String>,
 }
 
 impl fmt::Debug for Place<'_> {
@@ -84,6 +86,7 @@ mod tests {
             cwd: Path::new("/work/repo"),
             home: Some(Path::new("/home/ann")),
             entry: &|_: &Path| None,
+            names: &|_: &Path| Vec::new(),
         };
         place.resolve(text)
     }

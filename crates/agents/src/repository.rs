@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use lockkeeper_core::id::Name;
 use lockkeeper_core::pattern::Pattern;
 use lockkeeper_core::resource::{Mode, Resource, Target as Claimed};
 use lockkeeper_engine::location::{Location, LocationInputs, LocationSource, literal_pattern};
@@ -28,8 +29,36 @@ pub struct Wanted {
     pub location: Location,
     /// What has to be claimed. Two names where the file system ignores case.
     pub resources: Vec<Resource>,
+    /// Why a name is held.
+    pub because: Option<String>,
     /// It is not a single file: others must not hold any of it, but it is not claimed.
     pub only_checked: bool,
+}
+
+impl Wanted {
+    /// The name, if it is no file.
+    pub fn name(&self) -> Option<&str> {
+        match &self.resources.first()?.target {
+            Claimed::Name(name) => Some(name.as_str()),
+            Claimed::Path(_) => None,
+        }
+    }
+}
+
+/// A name in a repository. None if that takes no part.
+pub fn wanted_name(name: &Name, because: &str, location: &Location) -> Option<Wanted> {
+    if !takes_part(location) {
+        return None;
+    }
+    let target = Claimed::Name(name.clone());
+    Some(Wanted {
+        shown: name.to_string(),
+        path: PathBuf::new(),
+        location: location.clone(),
+        resources: vec![Resource { target, mode: Mode::Exclusive }],
+        because: Some(because.to_owned()),
+        only_checked: false,
+    })
 }
 
 /// Whether the agents of a repository are coordinated: `<state>/agents` is there.
@@ -92,7 +121,7 @@ pub fn wanted_file(path: &Path, named: Option<&Path>) -> Option<Wanted> {
     }
     let resources: Option<Vec<Resource>> =
         names.iter().map(|name| resource(&literal_pattern(name))).collect();
-    Some(Wanted { shown, path, location, resources: resources?, only_checked: false })
+    Some(Wanted { shown, path, location, resources: resources?, because: None, only_checked: false })
 }
 
 fn swept(shown: String, location: Location, pattern: &str) -> Option<Wanted> {
@@ -100,7 +129,8 @@ fn swept(shown: String, location: Location, pattern: &str) -> Option<Wanted> {
         return None;
     }
     let path = location.root.clone();
-    Some(Wanted { shown, path, location, resources: vec![resource(pattern)?], only_checked: true })
+    let resources = vec![resource(pattern)?];
+    Some(Wanted { shown, path, location, resources, because: None, only_checked: true })
 }
 
 fn resource(pattern: &str) -> Option<Resource> {

@@ -14,7 +14,10 @@ use std::time::Duration;
 use lockkeeper_core::id::Owner;
 use lockkeeper_core::liveness::{Origin, ProcessRef, ProcessState, Proof, Voucher};
 use lockkeeper_platform::{folder, process, random, wall_clock};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::open_calls::{OpenCall, Wrote};
 
 /// How long a call waits for others that write a record.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -74,13 +77,21 @@ pub struct Session {
     pub news: Vec<String>,
     /// State folders of other repositories in which it has claims.
     pub elsewhere: Vec<PathBuf>,
+    /// Calls that have begun and not ended.
+    pub calls: Vec<OpenCall>,
+    /// The files that it wrote last, by absolute path.
+    pub wrote: BTreeMap<String, Wrote>,
 }
 
 impl Session {
     /// The proof of life that claims of this agent have.
     pub fn proof(&self) -> Proof {
-        let origin =
-            Origin { host: self.host.clone(), boot: self.boot.clone(), pid_namespace: self.pid_namespace };
+        let origin = Origin {
+            host: self.host.clone(),
+            boot: self.boot.clone(),
+            pid_namespace: self.pid_namespace,
+            session: None,
+        };
         let voucher = match self.pid {
             Some(pid) => Voucher::Process(ProcessRef { pid, started: self.started }),
             None => Voucher::Time,
@@ -90,7 +101,7 @@ impl Session {
 
     /// Takes over a proof of life.
     pub fn set_proof(&mut self, proof: &Proof) {
-        let Origin { host, boot, pid_namespace } = proof.origin.clone();
+        let Origin { host, boot, pid_namespace, session: _ } = proof.origin.clone();
         (self.host, self.boot, self.pid_namespace) = (host, boot, pid_namespace);
         let process = proof.process();
         self.pid = process.map(|process| process.pid);
@@ -114,7 +125,7 @@ impl Session {
     }
 
     /// Whether the agent is gone for certain, as seen from `here`.
-    fn is_gone(&self, here: &Origin) -> bool {
+    pub(crate) fn is_gone(&self, here: &Origin) -> bool {
         let same_boot = self.boot == here.boot;
         match self.pid {
             _ if !same_boot && self.host == here.host => true,
@@ -125,6 +136,14 @@ impl Session {
             Some(_) | None => wall_clock::epoch_seconds() - self.seen_at > FORGET_AFTER,
         }
     }
+}
+
+/// The part of a record that says which files an agent wrote last. The rest may be long.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Written {
+    pub(crate) owner: String,
+    pub(crate) wrote: BTreeMap<String, Wrote>,
 }
 
 /// The records of one repository.
@@ -153,7 +172,7 @@ impl Sessions {
                 remove_leftover(&path);
                 continue;
             }
-            let Some(session) = read(&path) else { continue };
+            let Some(session) = read::<Session>(&path) else { continue };
             if session.is_gone(here) {
                 // Another process may have removed it, or the folder is read-only in a sandbox: both do no harm.
                 let _ = fs::remove_file(&path);
@@ -165,13 +184,22 @@ impl Sessions {
         Ok(sessions)
     }
 
+    /// Reads the parts of all records that `T` has, in any order, also of agents that are gone.
+    pub(crate) fn recorded<T: DeserializeOwned>(&self) -> io::Result<Vec<T>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            found.extend(read(&entry?.path()));
+        }
+        Ok(found)
+    }
+
     /// Changes one record, or makes it. Returns the new record.
     pub fn update(&self, owner: &Owner, change: impl FnOnce(&mut Session)) -> io::Result<Session> {
         let lock = folder::lock_within(folder::open_folder(&self.folder)?, PATIENCE)?;
         let _lock =
             lock.ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "others write records of agents"))?;
         let path = self.folder.join(file_name(owner));
-        let mut session = read(&path).unwrap_or_default();
+        let mut session: Session = read(&path).unwrap_or_default();
         if session.since == 0 {
             session.since = wall_clock::epoch_seconds();
         }
@@ -190,7 +218,7 @@ impl Sessions {
         let mut gone = vec![self.folder.join(file_name(owner))];
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
-            let below = read(&path).and_then(|session| session.owner.parse::<Owner>().ok());
+            let below = read::<Session>(&path).and_then(|session| session.owner.parse::<Owner>().ok());
             if below.is_some_and(|below| owner.is_above(&below)) {
                 gone.push(path);
             }
@@ -216,7 +244,7 @@ fn remove_leftover(path: &Path) {
 }
 
 /// A record that cannot be read counts as missing: it protects nothing, and the next call writes it again.
-fn read(path: &Path) -> Option<Session> {
+fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     let meta = fs::symlink_metadata(path).ok()?;
     if !meta.is_file() || meta.len() > MAX_BYTES {
         return None;

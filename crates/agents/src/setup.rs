@@ -1,16 +1,19 @@
-//! Set-up of harnesses: writes the hooks into their settings, and removes them again.
+//! Set-up of harnesses: writes the hooks and the MCP server into their settings, and removes them again.
 //!
 //! 1. [`Folders`] says which harnesses are here, and where each keeps its settings.
 //! 2. [`SetUp`] works out the new text of each file: [`Change`]. Foreign settings keep their comments, order and blanks.
 //! 3. [`SetUp::apply`] writes a change in one step, and keeps a record of the former text for `--remove`.
 
+mod codex_config;
 mod command_line;
 mod entries;
 mod exclude;
 mod folders;
+mod packages;
 mod plan;
 mod record;
 mod replace;
+mod server;
 mod settings_text;
 
 use std::path::Path;
@@ -20,7 +23,8 @@ use serde_json::Value;
 pub use command_line::stable_path;
 pub(crate) use command_line::{is_ours, of_program as user_command, shared as shared_command};
 use entries::Layout;
-pub use folders::{Folders, Scope};
+pub use folders::{Contents, Folders, Scope, SettingsFile};
+pub use packages::package;
 pub use plan::{Change, SetUp, SetUpError};
 
 use crate::harness::Harness;
@@ -45,6 +49,12 @@ pub(crate) fn settings_in(harness: Harness, path: &Path) -> Result<Option<Value>
     Ok(text.map(|text| settings_text::value(harness, &text)).transpose()?)
 }
 
+/// The words that start the MCP server of our name in a file, and whether it is switched on. None if there is no such server.
+pub(crate) fn server_in(file: &SettingsFile) -> Result<Option<(Vec<String>, bool)>, SetUpError> {
+    let Some(text) = replace::read(&file.path)? else { return Ok(None) };
+    Ok(server::server_in(file.harness, &text)?)
+}
+
 /// How many hooks a harness gets.
 pub fn hook_count(harness: Harness) -> usize {
     entries::events(harness).len()
@@ -53,6 +63,9 @@ pub fn hook_count(harness: Harness) -> usize {
 /// What only the user can do after the hooks were written.
 pub fn user_step(harness: Harness, scope: Scope) -> Option<&'static str> {
     match (harness, scope) {
+        (Harness::Claude, Scope::Project | Scope::Shared) => {
+            Some("start claude here, and approve the MCP server")
+        }
         (Harness::Codex, _) => Some("start codex, /hooks, trust lockkeeper"),
         (Harness::Gemini, Scope::Project | Scope::Shared) => Some("start gemini here, and trust this folder"),
         (Harness::Copilot, Scope::Project | Scope::Shared) => {

@@ -8,6 +8,7 @@ mod arguments;
 mod compound;
 mod expand;
 mod parse;
+mod paths;
 mod programs;
 mod reader;
 mod redirects;

@@ -29,6 +29,8 @@ pub enum Action {
         command: String,
         /// The folder that the call names, if it does.
         folder: Option<String>,
+        /// The tool ends before the command does.
+        background: bool,
     },
     /// It calls a tool of an MCP server.
     Mcp {
@@ -68,7 +70,11 @@ impl ToolCall {
                 input.get("cwd").and_then(Value::as_str).filter(|cwd| !cwd.is_empty()).map(str::to_owned);
             return Ok(Self {
                 name: "Shell".to_owned(),
-                action: Action::Runs { command: command.to_owned(), folder },
+                action: Action::Runs {
+                    command: command.to_owned(),
+                    folder,
+                    background: is_background(input),
+                },
             });
         }
         if harness == Harness::Cursor && input.contains_key("file_path") {
@@ -225,7 +231,15 @@ fn shell(arguments: &Map<String, Value>) -> Action {
     let keys = ["workdir", "cwd", "directory", "dir_path", "working_directory"];
     let folder =
         keys.iter().find_map(|key| arguments.get(*key)?.as_str()).filter(|folder| !folder.is_empty());
-    Action::Runs { command, folder: folder.map(str::to_owned) }
+    let (folder, background) = (folder.map(str::to_owned), is_background(arguments));
+    Action::Runs { command, folder, background }
+}
+
+/// Whether the harness is asked to go on before the command has ended.
+fn is_background(arguments: &Map<String, Value>) -> bool {
+    let keys = ["run_in_background", "is_background", "isBackground", "background"];
+    let asked = keys.iter().any(|key| arguments.get(*key).and_then(Value::as_bool) == Some(true));
+    asked || arguments.get("mode").and_then(Value::as_str) == Some("async")
 }
 
 /// Recognises a tool of an MCP server by its name, or by what the harness says of it.
@@ -294,7 +308,8 @@ fn windsurf(input: &Map<String, Value>) -> ToolCall {
         edits(info)
     } else if name.ends_with("run_command") {
         let command = text("command_line").or_else(|| text("command"));
-        command.map_or(Action::Unknown, |command| Action::Runs { command, folder: text("cwd") })
+        let folder = text("cwd");
+        command.map_or(Action::Unknown, |command| Action::Runs { command, folder, background: false })
     } else {
         let arguments = info.get("mcp_tool_arguments").and_then(Value::as_object).unwrap_or(&empty);
         match (text("mcp_server_name"), text("mcp_tool_name")) {

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::worktree_status::OTHER_REPOSITORY;
+
 /// The paths among these that are as committed, or that git ignores. None if git cannot tell.
 ///
 /// Paths are relative to the root of the work tree.
@@ -12,7 +14,7 @@ pub(crate) fn committed(root: &Path, paths: &[String]) -> Option<BTreeSet<String
     git.arg("-C").arg(root).args(["--no-optional-locks", "--literal-pathspecs", "status"]);
     git.args(["--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--"]).args(paths);
     // A hook may run inside of a git command, whose variables name another repository or index.
-    for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"] {
+    for variable in OTHER_REPOSITORY {
         git.env_remove(variable);
     }
     let output = git.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;

@@ -68,8 +68,10 @@ pub enum Staged {
     Nothing,
     /// These paths.
     Paths(Vec<Target>),
-    /// All that is changed: `add -A`, `add .`, `commit -a`.
+    /// All that is changed or new: `add -A`.
     Changed,
+    /// All that is changed and known to git: `add -u`, `commit -a`.
+    Tracked,
     /// All that is in the index: `commit` without paths.
     Index,
 }
@@ -87,6 +89,34 @@ pub struct GitUse {
     pub staged: Staged,
 }
 
+/// A formatter that runs without paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Formats {
+    /// The folder in which it runs.
+    pub folder: PathBuf,
+    /// The endings of the files that it formats. None: it formats many kinds.
+    pub endings: &'static [&'static str],
+}
+
+impl Formats {
+    /// Whether it may format this file.
+    pub fn covers(&self, path: &Path) -> bool {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        path.starts_with(&self.folder) && (self.endings.is_empty() || self.endings.contains(&ending))
+    }
+}
+
+/// A simple command of a command line, as the shell would run it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The program without its folder, and its arguments, joined by blanks. What only the shell knows is `…`.
+    pub text: String,
+    /// The folder in which it runs. `None`: not known before.
+    pub folder: Option<PathBuf>,
+    /// The shell does not wait for its end.
+    pub background: bool,
+}
+
 /// What a call would write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
@@ -95,11 +125,15 @@ pub struct Writes {
     /// Uses of git that concern more than paths.
     pub git: Vec<GitUse>,
     /// Folders in which a formatter without paths runs: it writes the files that it finds changed or unformatted.
-    pub formats: Vec<PathBuf>,
+    pub formats: Vec<Formats>,
+    /// The simple commands that it runs, also within shells and wrappers, each once.
+    pub commands: Vec<Command>,
     /// Why more may be written than is known, each reason once. Such a call passes, and is looked at afterwards.
     pub unknown: Vec<String>,
 }
 
+/// Commands beyond this number are not kept.
+const MAX_COMMANDS: usize = 500;
 /// Reasons beyond this number say nothing new.
 const MAX_REASONS: usize = 16;
 
@@ -112,6 +146,12 @@ impl Writes {
     pub(crate) fn add(&mut self, target: Target) {
         if let Err(at) = self.paths.binary_search(&target) {
             self.paths.insert(at, target);
+        }
+    }
+
+    pub(crate) fn runs(&mut self, command: Command) {
+        if self.commands.len() < MAX_COMMANDS && !self.commands.contains(&command) {
+            self.commands.push(command);
         }
     }
 
@@ -133,7 +173,7 @@ pub fn writes(call: &ToolCall, place: &Place<'_>) -> Writes {
             Ok(paths) => files(&paths, place, &mut writes),
             Err(why) => writes.not_known(why.to_string()),
         },
-        Action::Runs { command, folder } => {
+        Action::Runs { command, folder, .. } => {
             let cwd = folder.as_deref().and_then(|folder| place.resolve(folder));
             let place = Place { cwd: cwd.as_deref().unwrap_or(place.cwd), ..*place };
             return shell::writes(command, &place);

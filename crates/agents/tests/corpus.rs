@@ -21,7 +21,11 @@ fn read(case: &Case, scratch: &Scratch) -> Writes {
         Err(_) => None,
     };
     let home = scratch.home();
-    let place = Place { cwd: scratch.repository(), home: Some(&home), entry: &entry };
+    let names = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    };
+    let place = Place { cwd: scratch.repository(), home: Some(&home), entry: &entry, names: &names };
     shell_writes(&case.command, &place)
 }
 

@@ -15,7 +15,12 @@ fn shell(command: &str) -> Writes {
     let entry = |path: &Path| path.ends_with("src").then_some(Entry::Folder);
     shell_writes(
         command,
-        &Place { cwd: Path::new("/repo"), home: Some(Path::new("/home/ann")), entry: &entry },
+        &Place {
+            cwd: Path::new("/repo"),
+            home: Some(Path::new("/home/ann")),
+            entry: &entry,
+            names: &|_: &Path| Vec::new(),
+        },
     )
 }
 
@@ -159,6 +164,31 @@ fn scripts_that_grow_are_given_up() {
     assert!(!shell(&"x".repeat(2 << 20)).unknown.is_empty(), "longer than what is read");
 }
 
+/// Programs in other languages as long as a command line may be. Each is read once from its beginning to its end.
+#[test]
+fn long_programs_of_other_languages_are_read_in_time() {
+    let programs = [
+        ("sed", "s/", "["),
+        ("sed", "", "/[a]/,"),
+        ("sed", "", "w a\n"),
+        ("awk", "{", "print > "),
+        ("awk", "", "a "),
+        ("awk", "", "x | getline | "),
+        ("awk", "", "system("),
+        ("python3 -c", "", "open("),
+        ("python3 -c", "", "x=\"a\";"),
+        ("node -e", "", "writeFileSync(\"a\", "),
+        ("perl -e", "", "open F, "),
+        ("env -S", "", "\"a\" "),
+    ];
+    for (program, start, part) in programs {
+        shell(&format!("{program} '{start}{}'", part.repeat(900_000 / part.len())));
+    }
+    shell(&"cd s*; ".repeat(100_000));
+    shell(&format!("{}echo > x", "ln -s a x; ".repeat(4_000)));
+    shell(&format!("echo '{}' | xargs rm", "a ".repeat(400_000)));
+}
+
 /// Fragments that mean something to a shell, so that random texts reach all of the parser.
 fn fragments() -> impl Strategy<Value = String> {
     let words = [
@@ -207,6 +237,22 @@ fn fragments() -> impl Strategy<Value = String> {
         "esac",
         ";;",
         "while ",
+        "sed -n '",
+        "w a",
+        "s/[",
+        "awk '",
+        "print > \"a\"",
+        " | getline",
+        "system(\"",
+        "python3 -c '",
+        "open(\"a\", \"w\")",
+        "Path(\"a\").write_text(",
+        "p = ",
+        "xargs -I{} ",
+        "env -S '",
+        "ln -s a b",
+        "cd s*",
+        "echo ",
         "[[ ",
         " ]]",
         "[",
@@ -295,7 +341,7 @@ proptest! {
         let mut bytes = CLAUDE.as_bytes().to_vec();
         bytes[at] = byte;
         if let Ok(input) = HookInput::read(&bytes, &marks()) {
-            let place = Place { cwd: Path::new("/repo"), home: None, entry: &|_: &Path| None };
+            let place = Place { cwd: Path::new("/repo"), home: None, entry: &|_: &Path| None, names: &|_: &Path| Vec::new() };
             input.tool.iter().for_each(|tool| drop(writes(tool, &place)));
         }
     }

@@ -121,7 +121,7 @@ fn marks(name: &str) -> Marks {
 
 fn written(input: &HookInput) -> Option<Writes> {
     let cwd = input.cwd.clone().unwrap_or_else(|| "/work/repo".into());
-    let place = Place { cwd: &cwd, home: None, entry: &|_: &Path| None };
+    let place = Place { cwd: &cwd, home: None, entry: &|_: &Path| None, names: &|_: &Path| Vec::new() };
     input.tool.as_ref().map(|tool| writes(tool, &place))
 }
 

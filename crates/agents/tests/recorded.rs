@@ -42,7 +42,12 @@ fn edits(inputs: &[HookInput]) -> BTreeMap<String, BTreeSet<PathBuf>> {
     let mut edits: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
     let is_folder = |path: &Path| path.extension().is_none().then_some(Entry::Folder);
     for input in inputs.iter().filter(|input| input.event == Event::BeforeTool) {
-        let place = Place { cwd: input.cwd.as_deref().unwrap(), home: None, entry: &is_folder };
+        let place = Place {
+            cwd: input.cwd.as_deref().unwrap(),
+            home: None,
+            entry: &is_folder,
+            names: &|_: &Path| Vec::new(),
+        };
         let found = writes(input.tool.as_ref().unwrap(), &place);
         let files = found.paths.into_iter().map(|target| match target {
             Target::File(path) => path,

@@ -13,9 +13,11 @@
 //! resource is ever free while somebody waits for it.
 
 mod agents;
+mod attribute;
 mod ending;
 mod hand_over;
 mod permission;
+mod resume;
 mod strength;
 
 use std::sync::Arc;
@@ -23,16 +25,18 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::deadlock::{Link, cycle};
-use crate::id::{LeaseId, Owner, TicketName, Token, WakerId};
+use crate::id::{LeaseId, Owner, Token, WakerId};
 use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Priority, Rank, Ticket};
-use crate::resource::{Key, KeyRange, Target};
+use crate::resource::Target;
 use crate::time::{Moment, Ttl};
 use crate::waiting::{Asker, Blocker, blockers, hand_off, settle};
 pub use agents::{AgentAnswer, AgentCall, Denial, agent_call, end_session, hand_up, rest};
-pub use ending::{clean_up, end, evict, release, revoke};
+pub use attribute::{Attributed, attribute};
+pub use ending::{clean_up, end, evict, release, remove_ticket, revoke, withdraw};
 pub use hand_over::{HandOver, HandedOver, hand_over};
 pub use permission::{Caller, permit, permit_renewal};
+pub use resume::{Resumer, find_tickets, resume};
 pub use strength::{downgrade, upgrade};
 
 /// A request for a lease.
@@ -118,10 +122,27 @@ pub enum NotCurrent {
     /// Its holder was told to let go.
     #[error("{0} was revoked")]
     Revoked(LeaseId),
+    /// A copy of its holder, on a cloned machine, renews the same session.
+    #[error("another machine holds {0} with the same session")]
+    SessionTaken(LeaseId),
+    /// The store that several machines share could not be reached in time to renew the session.
+    #[error("the session of {0} could not be renewed in time")]
+    SessionLapsed(LeaseId),
     /// The caller is neither its owner nor a process of its family, and does not name its token.
     #[error("{id} belongs to {owner}")]
     NotTheOwner {
         /// The lease.
+        id: LeaseId,
+        /// Whose it is.
+        owner: Owner,
+    },
+    /// There is no such ticket: it was granted, given up or never there.
+    #[error("{} is not in line", .0.as_ticket())]
+    NotInLine(LeaseId),
+    /// The caller is neither the owner of a ticket nor a process of its family.
+    #[error("{} belongs to {owner}", id.as_ticket())]
+    NotTheWaiter {
+        /// The ticket.
         id: LeaseId,
         /// Whose it is.
         owner: Owner,
@@ -224,9 +245,10 @@ pub fn check_ticket<E>(
     let now = overlay.now();
     let waker = terms.map_or(ticket.waker, |terms| terms.waker);
     let stays = terms.map_or(ticket.stays, |terms| terms.stays);
-    let seen_late = now.since(ticket.seen_at) > stays.get() / 4;
+    let attended = Ticket { waker, stays, ..ticket.clone() };
+    let seen_late = now.since(ticket.seen_at) > attended.patience().get() / 4;
     let seen_at = if seen_late { now } else { ticket.seen_at };
-    let attended = Ticket { waker, seen_at, stays, ..ticket.clone() };
+    let attended = Ticket { seen_at, ..attended };
     let verdict = overlay.judge_ticket(&attended);
     if verdict.is_free() {
         overlay.reap_ticket(ticket, verdict);
@@ -252,18 +274,6 @@ pub fn check_upgrade<E>(
 ) -> Result<Outcome, E> {
     let id = if overlay.ticket(ticket)?.is_some() { ticket } else { lease };
     check_ticket(overlay, id, terms)
-}
-
-/// Finds the claims with this ticket name, tickets first. Each owner has ticket names of its own.
-pub fn find_tickets<E>(
-    overlay: &mut Overlay<'_, E>,
-    name: &TicketName,
-) -> Result<Vec<(LeaseId, Arc<Claim>)>, E> {
-    let range = KeyRange::of(Key::of_ticket(name));
-    let tickets = overlay.tickets(&range)?.into_iter();
-    let mut found: Vec<_> = tickets.map(|ticket| (ticket.id, ticket.claim)).collect();
-    found.extend(overlay.leases(&range)?.into_iter().map(|lease| (lease.id, lease.claim)));
-    Ok(found)
 }
 
 /// Removes a ticket, or the lease if it was granted meanwhile.
@@ -299,7 +309,30 @@ pub fn renew<E>(
     };
     let ttl = ttl.or(lease.claim.ttl);
     let claim = Arc::new(Claim { ttl, ..Claim::clone(&lease.claim) });
-    let renewed = Lease { claim, heartbeat_at: overlay.now(), pickup_by: None, ..lease };
+    // The holder keeps its own session, and expects the heartbeat that it wrote.
+    let heartbeat_at = if claim.session().is_some() { lease.heartbeat_at } else { overlay.now() };
+    let renewed = Lease { claim, heartbeat_at, pickup_by: None, ..lease };
+    overlay.put_lease(Some(lease), renewed.clone());
+    settle(overlay, None)?;
+    Ok(Ok(renewed))
+}
+
+/// Renews the session of a lease, on a store that several machines share. `written` are the heartbeats
+/// that the holder may have written last. A copy of the holder on a cloned machine writes others: one of the two finds them,
+/// and loses the lease.
+pub fn keep_session<E>(
+    overlay: &mut Overlay<'_, E>,
+    id: LeaseId,
+    token: Token,
+    written: &[Moment],
+) -> Result<Result<Lease, NotCurrent>, E> {
+    let lease = match current(overlay, id, Some(token))? {
+        Ok(lease) if lease.revoked => return Ok(Err(NotCurrent::Revoked(id))),
+        Ok(lease) if !written.contains(&lease.heartbeat_at) => return Ok(Err(NotCurrent::SessionTaken(id))),
+        Ok(lease) => lease,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let renewed = Lease { heartbeat_at: overlay.now(), ..lease.clone() };
     overlay.put_lease(Some(lease), renewed.clone());
     settle(overlay, None)?;
     Ok(Ok(renewed))

@@ -19,7 +19,7 @@
 //! | ticket | a place in the waiting line for resources |
 //! | request | something that somebody wants done |
 //! | run | one try at a request, with the states of [`run::Status`] |
-//! | event | a fact that happened, appended with the change that it tells of |
+//! | event | a fact that happened, appended in the same commit as the change that it describes |
 //!
 //! # Invariants
 //!
@@ -31,7 +31,7 @@
 //! 2. A token is larger than every token that the store ever gave out. Renew, release and fenced checks
 //!    name the token.
 //! 3. A holder that provably lives is never displaced except by an explicit, confirmed force.
-//! 4. A holder that provably died is succeeded at once, without waiting for any TTL.
+//! 4. When a holder provably died, the next in line gets its lease at once, without waiting for any TTL.
 //! 5. What is not known (other machine, other pid namespace, unreadable record) counts as held until its
 //!    TTL, and as held for good where there is none, with a message that says how to resolve it.
 //! 6. Acquiring is all-or-nothing, and leaves nothing behind when it fails.
@@ -47,6 +47,7 @@
 pub mod alert;
 pub mod conflict;
 pub mod deadlock;
+pub mod git_command;
 pub mod id;
 pub mod in_memory;
 pub mod lease;

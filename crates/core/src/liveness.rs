@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::id::HolderId;
+use crate::id::{HolderId, WakerId};
 use crate::time::{Moment, Ttl};
 
 /// The machine and boot where a claim was made. Process ids and moments are valid only there.
@@ -18,6 +18,9 @@ pub struct Origin {
     pub boot: String,
     /// The pid namespace that process numbers belong to.
     pub pid_namespace: u64,
+    /// How long a claim lasts after its last sign of life, where the kernel shows nothing of it. Only a store that several
+    /// machines share has sessions: on one machine the kernel always knows.
+    pub session: Option<Ttl>,
 }
 
 /// One process. The start time tells it from a later process with the same id.
@@ -157,6 +160,11 @@ pub enum Observation {
 pub trait LivenessProbe {
     /// What this machine shows of a proof of life now.
     fn observe(&self, proof: &Proof) -> Observation;
+
+    /// Whether the process that slept on a waker is gone. False if that is not known.
+    fn is_waker_abandoned(&self, _waker: WakerId) -> bool {
+        false
+    }
 }
 
 /// The times of a claim.
@@ -168,12 +176,19 @@ pub struct Dates {
     pub ttl: Option<Ttl>,
     /// When it ends unless its owner picks it up. It was granted to a ticket whose owner was away.
     pub pickup_by: Option<Moment>,
+    /// How long the claim lasts from its last sign of life where nothing of its holder can be observed.
+    pub session: Option<Ttl>,
 }
 
 impl Dates {
     /// When the claim ends, unless renewed.
     pub fn expires_at(&self) -> Option<Moment> {
         self.pickup_by.or_else(|| self.ttl.map(|ttl| self.heartbeat_at.after(ttl.get())))
+    }
+
+    /// When the session of its holder ends, unless the holder renews it.
+    pub fn session_ends_at(&self) -> Option<Moment> {
+        self.session.map(|session| self.heartbeat_at.after(session.get()))
     }
 }
 
@@ -231,16 +246,17 @@ impl Verdict {
 /// The order is fixed: another machine proves nothing, another boot proves death, the kernel lock counts
 /// before any pid, a pid only in its own namespace, and time comes last.
 pub fn judge(contract: Contract, dates: &Dates, observation: Observation, now: Moment) -> Verdict {
-    let lapsed = dates.pickup_by.is_some_and(|limit| limit < now);
     let expired = dates.expires_at().is_some_and(|end| end < now);
     let by_time = |alive: Verdict| match (expired, contract) {
         (false, _) => alive,
-        (true, _) if lapsed => Verdict::Expired,
+        // Nobody came for it.
+        (true, _) if dates.pickup_by.is_some() => Verdict::Expired,
         (true, Contract::Strict) => alive,
         (true, Contract::Lease) => Verdict::Expired,
         (true, Contract::Kill) => Verdict::Overdue,
     };
-    let by_time_alone = || if expired { Verdict::Expired } else { Verdict::Unknown };
+    let silent = dates.session_ends_at().is_some_and(|end| end < now);
+    let by_time_alone = || if expired || silent { Verdict::Expired } else { Verdict::Unknown };
     match observation {
         Observation::OtherBoot => Verdict::Dead(Death::Rebooted),
         Observation::Lock(LockState::Free) => Verdict::Dead(Death::LockFree),
@@ -269,6 +285,7 @@ mod tests {
             heartbeat_at: Moment::from_micros(NOW.as_micros() - renewed_seconds_ago * 1_000_000),
             ttl: ttl_seconds.map(|seconds| Ttl::new(Duration::from_secs(seconds)).unwrap()),
             pickup_by: None,
+            session: None,
         }
     }
 
@@ -301,6 +318,26 @@ mod tests {
             observation,
             Observation::Lock(LockState::Held) | Observation::Process(ProcessState::Running)
         )
+    }
+
+    #[test]
+    fn each_voucher_says_whose_life_counts_and_whose_descendants_may_end_the_claim() {
+        let process = ProcessRef { pid: 7, started: 1 };
+        let lock = Voucher::KernelLock { holder: HolderId(1), process };
+        for (voucher, time_alone, lives, made_for) in [
+            (lock, false, Some(process), Some(process)),
+            (Voucher::Process(process), false, Some(process), Some(process)),
+            (Voucher::Time, true, None, None),
+            (Voucher::TimeFor(process), true, None, Some(process)),
+        ] {
+            let origin =
+                Origin { host: "host".to_owned(), boot: "boot".to_owned(), pid_namespace: 1, session: None };
+            let proof = Proof { origin, voucher };
+            assert_eq!(
+                (voucher.is_time_alone(), proof.process(), proof.made_for()),
+                (time_alone, lives, made_for)
+            );
+        }
     }
 
     /// Invariant 4. The whole table of observations, contracts and dates is tested.
@@ -341,6 +378,26 @@ mod tests {
         }
     }
 
+    /// Invariants 3, 5. A session ends what cannot be observed, and nothing that can.
+    #[test]
+    fn a_session_counts_where_the_kernel_shows_nothing() {
+        let session = Some(Ttl::new(Duration::from_secs(30)).unwrap());
+        let silent_for = |seconds| Dates { session, ..dates(None, seconds) };
+        for contract in ALL_CONTRACTS {
+            for observation in ALL_OBSERVATIONS {
+                let (kept, ended) = (silent_for(30), silent_for(31));
+                let verdicts = [kept, ended].map(|dates| judge(contract, &dates, observation, NOW));
+                if proves_life(observation) {
+                    assert_eq!(verdicts, [Verdict::Alive; 2]);
+                } else if proves_death(observation) {
+                    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Dead(_))));
+                } else {
+                    assert_eq!(verdicts, [Verdict::Unknown, Verdict::Expired]);
+                }
+            }
+        }
+    }
+
     #[test]
     fn an_expired_live_holder_follows_its_contract() {
         let expired = dates(Some(10), 11);
@@ -352,12 +409,12 @@ mod tests {
 
     #[test]
     fn a_grant_that_nobody_came_for_lapses_under_every_contract() {
-        let late = Dates { pickup_by: Some(Moment::from_micros(NOW.as_micros() - 1)), ..dates(None, 0) };
+        let alive = Observation::Process(ProcessState::Running);
+        let picked_up_by = |micros| Dates { pickup_by: Some(Moment::from_micros(micros)), ..dates(None, 0) };
         for contract in ALL_CONTRACTS {
-            assert_eq!(
-                judge(contract, &late, Observation::Process(ProcessState::Running), NOW),
-                Verdict::Expired
-            );
+            let (in_time, late) = (picked_up_by(NOW.as_micros()), picked_up_by(NOW.as_micros() - 1));
+            assert_eq!(judge(contract, &in_time, alive, NOW), Verdict::Alive);
+            assert_eq!(judge(contract, &late, alive, NOW), Verdict::Expired);
         }
     }
 }

@@ -34,9 +34,7 @@ pub fn overlap_all(patterns: &[&Pattern]) -> Option<String> {
         [only] => Some(only.example().to_owned()),
         [a, b] => overlap(a, b),
         [first, second, ..] => {
-            let apart =
-                |(index, a): (usize, &&Pattern)| distinct[index + 1..].iter().any(|b| !may_overlap(a, b));
-            if distinct.iter().enumerate().any(apart) {
+            if distinct.iter().any(|a| distinct.iter().any(|b| !may_overlap(a, b))) {
                 return None;
             }
             let automata: Vec<_> = distinct.iter().map(|pattern| pattern.automaton()).collect();
@@ -116,9 +114,8 @@ pub fn relate(a: &Pattern, b: &Pattern) -> Comparison {
 /// Says whether the literal prefixes and suffixes of two patterns allow a common path; `false` is final.
 fn may_overlap(a: &Pattern, b: &Pattern) -> bool {
     let (left, right) = (a.literal_prefix(), b.literal_prefix());
-    if left.len() <= right.len() && !is_within(right, left)
-        || left.len() > right.len() && !is_within(left, right)
-    {
+    let (shorter, longer) = if left.len() <= right.len() { (left, right) } else { (right, left) };
+    if !is_within(longer, shorter) {
         return false;
     }
     let (left, right) = (a.literal_suffix(), b.literal_suffix());

@@ -3,10 +3,10 @@
 //! The rules in [`lease`](crate::lease) and [`waiting`](crate::waiting) read and write through an [`Overlay`]. They see
 //! their own changes; the store sees nothing until [`Overlay::finish`] returns the list of changes and the caller commits it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::id::{LeaseId, Owner, Token, WakerId};
-use crate::liveness::{LivenessProbe, LockState, Observation, Proof, Verdict};
+use crate::liveness::{LivenessProbe, LockState, Observation, ProcessState, Proof, Verdict};
 use crate::record::{Lease, Ticket};
 use crate::records::{Change, Effect, Reaped, Records, Scan};
 use crate::resource::{Key, KeyRange, Target};
@@ -17,8 +17,9 @@ pub struct Overlay<'r, E> {
     records: &'r mut (dyn Records<E> + 'r),
     probe: &'r dyn LivenessProbe,
     now: Moment,
-    /// What the probe saw of each claim. It is asked once: a process that dies during the decision counts as alive.
-    observations: BTreeMap<LeaseId, Observation>,
+    /// What the probe saw of each proof. It is asked once: a process that dies during the decision counts as alive, for all
+    /// claims that it vouches for.
+    observations: HashMap<Proof, Observation>,
     leases: BTreeMap<LeaseId, Edit<Lease>>,
     tickets: BTreeMap<LeaseId, Edit<Ticket>>,
     /// Targets that became free and were not yet offered to the next waiter.
@@ -47,7 +48,7 @@ impl<'r, E> Overlay<'r, E> {
             records,
             probe,
             now,
-            observations: BTreeMap::new(),
+            observations: HashMap::new(),
             leases: BTreeMap::new(),
             tickets: BTreeMap::new(),
             freed: Vec::new(),
@@ -161,24 +162,44 @@ impl<'r, E> Overlay<'r, E> {
 
     /// Judges whether a lease is still held.
     pub fn judge_lease(&mut self, lease: &Lease) -> Verdict {
-        let observation = self.observe(lease.id, &lease.claim.proof);
+        let observation = self.observe(&lease.claim.proof);
         lease.verdict(observation, self.now)
     }
 
     /// Judges whether somebody still waits on a ticket.
     pub fn judge_ticket(&mut self, ticket: &Ticket) -> Verdict {
-        let observation = self.observe(ticket.id, &ticket.claim.proof);
+        let abandoned = ticket.waiter().is_some_and(|waker| self.is_waker_abandoned(waker));
+        let observation = if abandoned {
+            Observation::Process(ProcessState::Gone)
+        } else {
+            self.observe(&ticket.claim.proof)
+        };
         ticket.verdict(observation, self.now)
     }
 
-    fn observe(&mut self, id: LeaseId, proof: &Proof) -> Observation {
-        *self.observations.entry(id).or_insert_with(|| self.probe.observe(proof))
+    /// Whether the process that slept on a waker is gone. False if that is not known.
+    pub fn is_waker_abandoned(&self, waker: WakerId) -> bool {
+        self.probe.is_waker_abandoned(waker)
     }
 
-    /// Adds or replaces a lease.
+    fn observe(&mut self, proof: &Proof) -> Observation {
+        if let Some(seen) = self.observations.get(proof) {
+            return *seen;
+        }
+        let seen = self.probe.observe(proof);
+        self.observations.insert(proof.clone(), seen);
+        seen
+    }
+
+    /// Adds or replaces a lease. If it replaces one with other resources, its targets are marked as freed.
     pub fn put_lease(&mut self, before: Option<Lease>, after: Lease) {
-        if before.as_ref().is_none_or(|before| before.claim.resources != after.claim.resources) {
+        let before_resources = before.as_ref().map(|before| &before.claim.resources);
+        if before_resources != Some(&after.claim.resources) {
             self.moved.push(after.claim.dependents());
+            // A weaker lease lets others in. So does a stronger one on a name that is not counted any more.
+            if before.is_some() {
+                self.freed.extend(after.claim.targets().cloned());
+            }
         }
         let edit = self.leases.entry(after.id).or_insert(Edit { before, after: None });
         edit.after = Some(after);

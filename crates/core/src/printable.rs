@@ -1,7 +1,7 @@
 //! Printable text: escapes characters that steer a terminal, break a line, or reverse the direction of text.
 //!
 //! Names, reasons and titles come from other users and programs. A character that reverses the direction of text makes one name
-//! look like another one. Such characters are shown as `\\u{202e}`; JSON keeps them.
+//! look like another one. Such characters are shown as `\\u{202e}`. In JSON they are escaped in its own way, so that its readers get them.
 
 use std::borrow::Cow;
 
@@ -13,6 +13,24 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 /// Text of several lines: line breaks and tabs stay.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character| is_disruptive(character) && !matches!(character, '\n' | '\r' | '\t'))
+}
+
+/// JSON text, with such characters written as `\u202e`, which means the same to a program.
+pub fn printable_json(text: &str) -> Cow<'_, str> {
+    // What JSON itself escapes is not there any more, and these are only within strings. All have four digits.
+    let is_escaped = |character: char| character > '~' && is_disruptive(character);
+    if !text.contains(is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        if is_escaped(character) {
+            shown.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            shown.push(character);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// Whether a character is a control character, a line separator, or changes the direction of text.
@@ -44,6 +62,15 @@ mod tests {
     fn what_steers_or_reverses_is_escaped() {
         assert_eq!(printable("a\x1b[2J\u{202e}b\u{9b}\n"), "a\\u{1b}[2J\\u{202e}b\\u{9b}\\n");
         assert_eq!(printable_lines("a\tb\r\n\u{2067}\u{200f}"), "a\tb\r\n\\u{2067}\\u{200f}");
+    }
+
+    #[test]
+    fn json_is_escaped_in_its_own_way() {
+        assert_eq!(
+            printable_json("{\"a\":\"\u{202e}\u{9b}\u{7f}é\"}\n"),
+            "{\"a\":\"\\u202e\\u009b\\u007fé\"}\n"
+        );
+        assert_eq!(printable_json("{\"数\":\"\\n\"}"), "{\"数\":\"\\n\"}");
     }
 
     #[test]

@@ -121,6 +121,24 @@ pub enum Stop {
 }
 
 impl Stop {
+    /// All reasons.
+    pub const ALL: [Self; 9] = [
+        Self::NothingLeft,
+        Self::NeedsInput,
+        Self::Failed,
+        Self::Canceled,
+        Self::DoctorFailed,
+        Self::RunLimit,
+        Self::TimeLimit,
+        Self::Asked,
+        Self::LockLost,
+    ];
+
+    /// Returns the reason with this code.
+    pub fn of_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stop| stop.as_str() == code)
+    }
+
     /// Returns its code.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -206,5 +224,23 @@ mod tests {
         assert_eq!(ends(RequestStatus::NeedsInput, 1, 1), Some(Stop::NeedsInput));
         assert_eq!(ends(RequestStatus::Failed, 20, 99), Some(Stop::Failed));
         assert_eq!(ends(RequestStatus::Canceled, 1, 1), Some(Stop::Canceled));
+    }
+
+    /// Programs read these codes.
+    #[test]
+    fn the_codes_of_a_stop_never_change() {
+        for (stop, code) in [
+            (Stop::NothingLeft, "NOTHING_LEFT"),
+            (Stop::NeedsInput, "NEEDS_INPUT"),
+            (Stop::Failed, "FAILED"),
+            (Stop::Canceled, "CANCELED"),
+            (Stop::DoctorFailed, "DOCTOR_FAILED"),
+            (Stop::RunLimit, "RUN_LIMIT"),
+            (Stop::TimeLimit, "TIME_LIMIT"),
+            (Stop::Asked, "STOPPED"),
+            (Stop::LockLost, "LOCK_LOST"),
+        ] {
+            assert_eq!(stop.as_str(), code);
+        }
     }
 }

@@ -86,6 +86,11 @@ impl Claim {
         Arc::new(Self { resources, ..self.clone() })
     }
 
+    /// How long it lasts after a sign of life of its holder. A claim that its TTL alone ends needs no signs of life.
+    pub fn session(&self) -> Option<Ttl> {
+        self.proof.origin.session.filter(|_| !self.proof.voucher.is_time_alone())
+    }
+
     fn keys(&self) -> Vec<Key> {
         let mut keys: Vec<Key> = self.targets().map(Target::key).collect();
         keys.push(Key::of_owner(&self.owner));
@@ -147,8 +152,14 @@ impl Lease {
         }
     }
 
+    /// When it passes on to the next one if its holder, of which nothing can be observed here, stays silent.
+    pub fn session_ends_at(&self) -> Option<Moment> {
+        self.dates().session_ends_at()
+    }
+
     fn dates(&self) -> Dates {
-        Dates { heartbeat_at: self.heartbeat_at, ttl: self.claim.ttl, pickup_by: self.pickup_by }
+        let session = self.claim.session();
+        Dates { heartbeat_at: self.heartbeat_at, ttl: self.claim.ttl, pickup_by: self.pickup_by, session }
     }
 }
 
@@ -241,8 +252,15 @@ impl Ticket {
     /// Whether somebody still waits on it, given what was observed of its waiter.
     pub fn verdict(&self, observation: Observation, now: Moment) -> Verdict {
         let ttl = if self.is_resident() { None } else { Some(self.stays) };
-        let dates = Dates { heartbeat_at: self.seen_at, ttl, pickup_by: None };
+        let dates = Dates { heartbeat_at: self.seen_at, ttl, pickup_by: None, session: self.session() };
         judge(Contract::Lease, &dates, observation, now)
+    }
+
+    /// The waker of the process whose end ends the wait, although the claim is for a longer life: that of `acquire --wait`
+    /// without a name for the ticket. A named ticket stays in line for the next command, and that of an agent for its next call.
+    pub fn waiter(&self) -> Option<WakerId> {
+        let is_own = !self.is_resident() && self.claim.ticket.is_none() && self.claim.agent.is_none();
+        self.waker.filter(|_| is_own)
     }
 
     /// Whether the ticket ends with the process that waits.
@@ -252,7 +270,18 @@ impl Ticket {
 
     /// When it leaves the line unless its owner comes back.
     pub fn lapses_at(&self) -> Option<Moment> {
-        if self.is_resident() { None } else { Some(self.seen_at.after(self.stays.get())) }
+        let stays = if self.is_resident() { self.session()? } else { self.stays };
+        Some(self.seen_at.after(stays.get()))
+    }
+
+    /// How long its owner may be silent before the ticket leaves the line.
+    pub fn patience(&self) -> Ttl {
+        self.session().map_or(self.stays, |session| session.min(self.stays))
+    }
+
+    /// How long it stays after a sign of life of the process that waits.
+    fn session(&self) -> Option<Ttl> {
+        self.claim.session().filter(|_| self.is_resident())
     }
 
     /// Whether it stands for all tickets before it: nobody behind it can get `target` while it waits or holds, and a process

@@ -197,6 +197,15 @@ mod tests {
 
     /// Requirement 89.
     #[test]
+    fn a_status_is_terminal_if_no_move_leaves_it_and_active_between_the_claim_and_the_end() {
+        for status in Status::ALL {
+            assert_eq!(status.is_terminal(), !MOVES.iter().any(|known| known.from == status), "{status}");
+            assert_eq!(status.is_active(), status != Status::Queued && !status.is_terminal(), "{status}");
+        }
+    }
+
+    /// Requirement 89.
+    #[test]
     fn no_sequence_of_moves_comes_back() {
         fn longest(from: Status) -> usize {
             MOVES

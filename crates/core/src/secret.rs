@@ -4,8 +4,8 @@ mod command;
 
 use std::borrow::Cow;
 
-use self::command::without_passwords;
 pub use self::command::{shown_command, shown_line};
+use self::command::{without_passwords, without_tokens};
 
 /// The text that replaces a secret.
 pub const HIDDEN: &str = "***";
@@ -44,7 +44,7 @@ pub fn shown<'v>(name: &str, value: &'v str) -> Cow<'v, str> {
     if is_secret(name) && !value.is_empty() {
         return Cow::Borrowed(HIDDEN);
     }
-    if value.contains("://") { Cow::Owned(without_passwords(value)) } else { Cow::Borrowed(value) }
+    Cow::Owned(without_tokens(&without_passwords(value)))
 }
 
 #[cfg(test)]
@@ -78,6 +78,7 @@ mod tests {
     fn values_are_shown_without_what_is_secret() {
         assert_eq!(shown("GITHUB_TOKEN", "abc"), HIDDEN);
         assert_eq!(shown("GITHUB_TOKEN", ""), "");
+        assert_eq!(shown("X", "a ghp_0123456789abcdefghij"), "a ghp_***");
         assert_eq!(shown("DATABASE_URL", "postgres://me:pw@host:5432/x"), "postgres://me:***@host:5432/x");
         assert_eq!(shown("DATABASE_URL", "postgres://me:p@w/@host/x"), "postgres://me:***@w/@host/x");
         for harmless in ["", "/usr/bin", "http://host:80/a@b:c", "http://me@host/", "a:b@c"] {

@@ -31,6 +31,12 @@ impl Moment {
         Self(self.0.saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
     }
 
+    /// Returns the moment `span` earlier, or the first possible moment.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
+    }
+
     /// Returns how long ago `earlier` was; zero when it is in the future.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -72,7 +78,7 @@ pub enum SpanError {
     #[error("the duration `{0}` is too long")]
     TooLong(String),
     /// A TTL is too short to be renewed, or too long.
-    #[error("a TTL of {0:?} is out of range")]
+    #[error("a TTL of {} is out of range", if .0.is_zero() { "0s".to_owned() } else { format!("{:?}", .0) })]
     TtlOutOfRange(Duration),
 }
 

@@ -47,7 +47,7 @@ impl Watched {
     /// When it ends by time alone.
     pub fn ends_at(&self) -> Option<Moment> {
         match self {
-            Self::Lease(lease) => lease.expires_at(),
+            Self::Lease(lease) => [lease.expires_at(), lease.session_ends_at()].into_iter().flatten().min(),
             Self::Ticket(ticket) => ticket.lapses_at(),
         }
     }
@@ -107,7 +107,7 @@ pub fn wake_affected<E>(overlay: &mut Overlay<'_, E>, caller: Option<LeaseId>) -
     Ok(())
 }
 
-/// Tickets for one whole name that were first in its line and hold it now.
+/// Tickets for one target that were first in its line and hold it now.
 ///
 /// The waiter behind such a ticket watched its process already, so the grant is no news for anybody.
 fn granted_in_turn<E>(overlay: &mut Overlay<'_, E>) -> Result<BTreeSet<LeaseId>, E> {
@@ -115,19 +115,15 @@ fn granted_in_turn<E>(overlay: &mut Overlay<'_, E>) -> Result<BTreeSet<LeaseId>,
     for (before, after) in overlay.changed_tickets() {
         let (Some(ticket), None) = (before, after) else { continue };
         let [resource] = ticket.claim.resources.as_slice() else { continue };
-        let whole_name = matches!(resource.target, Target::Name(_))
-            && ticket.claim.agent.is_none()
-            && ticket.stands_for_all_before(&resource.target)
-            && ticket.upgrades.is_none();
         let holds = overlay.lease(ticket.id)?.is_some_and(|lease| lease.expires_at().is_none());
         let range = resource.target.key_range();
-        // Its owner may hold the name twice. Those behind did not watch the second lease.
-        if !whole_name || !holds || overlay.leases(&range)?.len() > 1 {
+        // Its owner may hold the target twice. Those behind did not watch the second lease.
+        if !holds || overlay.leases(&range)?.len() > 1 {
             continue;
         }
         let mut before = overlay.before();
         let first = before.next_ticket(&range, Scan::Backward(Some(ticket.rank)))?.is_none();
-        // The next ticket has to stand for all before it, as this one did.
+        // The next ticket has to stand for all before it. Those behind it watch it alone, as before.
         let next = before.next_ticket(&range, Scan::Forward(Some(ticket.rank)))?;
         let stands =
             |next: &Ticket| next.claim.resources.len() == 1 && next.stands_for_all_before(&resource.target);

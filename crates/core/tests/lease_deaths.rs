@@ -95,3 +95,22 @@ fn a_death_while_a_newcomer_asks_hands_on() {
 fn a_death_during_the_cleaning_up_hands_on() {
     dies_at_every_look(lease::clean_up);
 }
+
+/// One decision asks about a process once: it lives, or it is dead, for all of its leases.
+#[test]
+fn a_process_lives_or_is_dead_for_all_of_its_leases() {
+    for looks in [0, 1] {
+        let mut world = World::new();
+        for text in ["db", "index"] {
+            let wanted = request(1, vec![name(text, Mode::Exclusive)], false);
+            let (outcome, ..) = world.decide(|overlay| lease::acquire(overlay, &wanted));
+            assert!(matches!(outcome, Outcome::Granted(_)));
+        }
+        world.dying = Some((1, looks));
+        let (dead, ..) = world.decide(|overlay| {
+            let (leases, _) = overlay.all()?;
+            Ok(leases.iter().map(|lease| overlay.judge_lease(lease).is_free()).collect::<Vec<_>>())
+        });
+        assert_eq!(dead, [looks == 0; 2], "death after {looks} looks");
+    }
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockkeeper_core::conflict::{Action, Findings, Group, Rule, Severity, detect};
 use lockkeeper_core::plan::{Cause, Dependency, Member, Mode, Plan, PlanInput, Progress, plan};
 
-/// Seeded random numbers. docs/stages.md has numbers that come from this generator.
+/// Seeded random numbers. docs/reference/stages.md has numbers that come from this generator.
 struct Dice(u64);
 
 impl Dice {

@@ -30,8 +30,9 @@ enum Step {
     Cancel,
     TimeOut,
     Adopt { behind: u64 },
+    GiveUpAttempt,
     Help,
-    Mark { to: Status, expect: Option<Status>, behind: Option<u64> },
+    Mark { to: Status, expect: Option<Status>, behind: Option<u64>, exit_code: Option<u8> },
     Pass { seconds: u64 },
 }
 
@@ -75,10 +76,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Cancel),
         2 => Just(Step::TimeOut),
         2 => behind().prop_map(|behind| Step::Adopt { behind }),
+        1 => Just(Step::GiveUpAttempt),
         1 => Just(Step::Help),
-        2 => (status(), prop::option::of(status()), prop::option::of(behind()))
-            .prop_map(|(to, expect, behind)| Step::Mark { to, expect, behind }),
-        4 => (0_u64..12).prop_map(|seconds| Step::Pass { seconds }),
+        2 => (status(), prop::option::of(status()), prop::option::of(behind()), prop::option::of(Just(3)))
+            .prop_map(|(to, expect, behind, exit_code)| Step::Mark { to, expect, behind, exit_code }),
+        4 => prop_oneof![4 => 0_u64..12, 1 => Just(QUEUE)].prop_map(|seconds| Step::Pass { seconds }),
     ]
 }
 
@@ -95,6 +97,10 @@ struct Model {
     began: u64,
     /// Whether the attempt is still to be made, because its worker died before the command began.
     returned: bool,
+    /// The claim that took its kernel lock and its lease, and whether the process of its command is recorded.
+    holds: Option<(u64, bool)>,
+    ending: Option<Ending>,
+    reason: Option<Reason>,
 }
 
 impl Model {
@@ -102,11 +108,18 @@ impl Model {
         let began = run.started_at().map_or(0, |at| at.moment.as_micros().cast_unsigned() / 1_000_000);
         let executed = run.worker().is_some();
         let (status, claim, attempt, help) = (run.status(), run.claim(), run.attempt(), run.help());
-        Self { status, claim, attempt, executed, help, began, returned: run.was_returned() }
+        let holds = run.process().map(|process| (process.holder.0, process.command.is_some()));
+        assert_eq!(
+            run.lease(),
+            holds.map(|(claim, _)| lease_of(claim)),
+            "the lock and the lease go together"
+        );
+        let (returned, ending, reason) = (run.was_returned(), run.ending(), run.reason());
+        Self { status, claim, attempt, executed, help, began, returned, holds, ending, reason }
     }
 
-    fn ended(&self, status: Status) -> Option<Self> {
-        Some(Self { status, executed: false, returned: false, ..self.clone() })
+    fn ended(&self, status: Status, reason: Option<Reason>) -> Option<Self> {
+        Some(Self { status, reason, executed: false, returned: false, ..self.clone() })
     }
 
     /// The model after a step, or none if the step is refused. `due`: whether its next attempt is due.
@@ -115,9 +128,14 @@ impl Model {
         match step {
             Step::Pass { .. } => None,
             Step::Claim => self.claimed(now, due),
-            Step::Started { behind } => (current(*behind) && self.is_executed()).then(|| self.clone()),
+            Step::Started { behind } => (current(*behind) && self.is_executed())
+                .then(|| Self { holds: self.holds.map(|(claim, _)| (claim, true)), ..self.clone() }),
             Step::Adopt { behind } => (current(*behind) && self.is_executed())
                 .then(|| Self { claim: self.claim + 1, ..self.clone() }),
+            Step::GiveUpAttempt if self.status == Status::Running && !self.executed => {
+                self.ended(Status::Failed, self.reason.or(Some(Reason::Lost)))
+            }
+            Step::GiveUpAttempt => None,
             Step::Help => self.status.is_active().then(|| Self { help: true, ..self.clone() }),
             Step::Finish { behind, outcome } => {
                 if current(*behind) && self.is_executed() {
@@ -128,21 +146,27 @@ impl Model {
             }
             Step::Cancel => self.canceled(),
             Step::TimeOut => match self.status {
-                Status::Queued if now >= QUEUE => self.ended(Status::TimedOut),
+                Status::Queued if now >= QUEUE => self.ended(Status::TimedOut, Some(Reason::QueueTimeout)),
                 Status::Running if self.executed && now >= self.began + EXECUTION => {
-                    self.ended(Status::TimedOut)
+                    self.ended(Status::TimedOut, Some(Reason::ExecutionTimeout))
                 }
                 _ => None,
             },
-            Step::Mark { to, expect, behind } => {
+            Step::Mark { to, expect, behind, exit_code } => {
                 let meant = behind.is_none_or(current) && expect.is_none_or(|expect| expect == self.status);
                 let legal = legal(self.status, *to);
-                match (meant && legal, to) {
+                let ending = exit_code.map(Ending::Exited).or(self.ending);
+                let moved = match (meant && legal, to) {
                     (false, _) => None,
-                    (true, Status::Running) => self.claimed(now, due),
+                    (true, Status::Running) => {
+                        self.claimed(now, due).map(|claimed| Self { holds: None, ..claimed })
+                    }
                     (true, Status::Cancelling) => self.canceled(),
-                    (true, to) => self.ended(*to),
-                }
+                    (true, Status::Succeeded) => self.ended(Status::Succeeded, None),
+                    (true, Status::Canceled) if self.status == Status::Queued => self.canceled(),
+                    (true, to) => self.ended(*to, Some(Reason::Marked)),
+                };
+                moved.map(|moved| Self { ending, ..moved })
             }
         }
     }
@@ -162,48 +186,73 @@ impl Model {
             help: false,
             began: now,
             returned: false,
+            holds: Some((self.claim + 1, false)),
+            ending: None,
+            reason: None,
         })
     }
 
     fn canceled(&self) -> Option<Self> {
         match self.status {
-            Status::Queued => self.ended(Status::Canceled),
+            Status::Cancelling if self.executed => None,
+            Status::Queued | Status::Cancelling => self.ended(Status::Canceled, Some(Reason::UserCanceled)),
             Status::Running => Some(Self { status: Status::Cancelling, returned: false, ..self.clone() }),
-            Status::Cancelling if !self.executed => self.ended(Status::Canceled),
             _ => None,
         }
     }
 
     fn finished(&self, outcome: &AttemptOutcome, policy: &RetryPolicy) -> Option<Self> {
         let cancelling = self.status == Status::Cancelling;
-        let (fate, code) = match outcome {
-            AttemptOutcome::Stopped(_) => {
-                return if cancelling { self.ended(Status::Canceled) } else { None };
-            }
-            AttemptOutcome::Vanished | AttemptOutcome::NotBegun | AttemptOutcome::TimedOut(_)
+        if *outcome == AttemptOutcome::NotBegun && !cancelling {
+            return Some(Self { executed: false, returned: true, holds: None, ..self.clone() });
+        }
+        let ending = match outcome {
+            AttemptOutcome::Ended(ending) => Some(*ending),
+            AttemptOutcome::Stopped(ending)
+            | AttemptOutcome::TimedOut(ending)
+            | AttemptOutcome::LeaseLost(ending) => *ending,
+            AttemptOutcome::NotStarted(code, _) => Some(Ending::Exited(*code)),
+            AttemptOutcome::Vanished | AttemptOutcome::NotBegun | AttemptOutcome::Replaced => None,
+        };
+        let done = Self { ending, holds: None, ..self.clone() };
+        let reason = match outcome {
+            AttemptOutcome::Stopped(_) if !cancelling => return None,
+            AttemptOutcome::Stopped(_)
+            | AttemptOutcome::Vanished
+            | AttemptOutcome::NotBegun
+            | AttemptOutcome::TimedOut(_)
                 if cancelling =>
             {
-                return self.ended(Status::Canceled);
+                return done.ended(Status::Canceled, Some(Reason::UserCanceled));
             }
-            AttemptOutcome::NotBegun => {
-                return Some(Self { executed: false, returned: true, ..self.clone() });
+            AttemptOutcome::TimedOut(_) => {
+                return done.ended(Status::TimedOut, Some(Reason::ExecutionTimeout));
             }
-            AttemptOutcome::TimedOut(_) => return self.ended(Status::TimedOut),
-            AttemptOutcome::NotStarted(..) => return self.ended(Status::Failed),
+            AttemptOutcome::NotStarted(..) => {
+                return done.ended(Status::Failed, Some(Reason::CommandNotStarted));
+            }
             AttemptOutcome::Ended(Ending::Exited(code)) if self.help || *code == NEEDS_INPUT_CODE => {
-                return self.ended(Status::Failed);
+                return done.ended(Status::Failed, Some(Reason::NeedsInput));
             }
-            AttemptOutcome::Ended(Ending::Exited(0)) => return self.ended(Status::Succeeded),
-            AttemptOutcome::Ended(ending) => (Status::Failed, Some(ending.exit_code())),
-            AttemptOutcome::LeaseLost(ending) => (Status::Failed, ending.map(Ending::exit_code)),
-            AttemptOutcome::Vanished | AttemptOutcome::Replaced => (Status::Failed, None),
+            AttemptOutcome::Ended(Ending::Exited(0)) => return done.ended(Status::Succeeded, None),
+            AttemptOutcome::Ended(Ending::Exited(_)) => Reason::ExitCode,
+            AttemptOutcome::Ended(Ending::Signaled(_)) => Reason::Signal,
+            AttemptOutcome::LeaseLost(_) => Reason::LeaseLost,
+            AttemptOutcome::Replaced => Reason::WorkerSilent,
+            AttemptOutcome::Stopped(_) | AttemptOutcome::Vanished | AttemptOutcome::NotBegun => Reason::Lost,
         };
+        let code = ending.map(Ending::exit_code);
         let worth_it = policy.codes.is_empty() || code.is_some_and(|code| policy.codes.contains(&code));
         if !cancelling && worth_it && self.attempt <= policy.limit {
-            return Some(Self { executed: false, ..self.clone() });
+            return Some(Self { executed: false, reason: Some(reason), ..done });
         }
-        self.ended(fate)
+        done.ended(Status::Failed, Some(reason))
     }
+}
+
+/// The lease that the worker of a claim holds for its run.
+fn lease_of(claim: u64) -> (LeaseId, Token) {
+    (LeaseId(claim), Token(claim))
 }
 
 /// The table of moves, written a second time.
@@ -246,7 +295,8 @@ fn act(
     match step {
         Step::Pass { .. } => Ok(None),
         Step::Claim => {
-            let claimant = Claimant { worker, holder: Some(HolderId(run.claim() + 1)), lease: None };
+            let number = run.claim() + 1;
+            let claimant = Claimant { worker, holder: Some(HolderId(number)), lease: Some(lease_of(number)) };
             transition::claim(run, claimant, now).map(Some)
         }
         Step::Started { behind } => {
@@ -258,11 +308,11 @@ fn act(
         Step::Cancel => transition::cancel(run, now, None).map(Some),
         Step::TimeOut => Ok(transition::time_out(run, now)),
         Step::Adopt { behind } => transition::adopt(run, claim(*behind), worker, now).map(Some),
+        Step::GiveUpAttempt => transition::give_up_attempt(run, "nobody makes it".to_owned(), now).map(Some),
         Step::Help => transition::ask_for_help(run, Some("look".to_owned()), now),
-        Step::Mark { to, expect, behind } => {
-            let claim = behind.map(claim);
-            transition::mark(run, &Mark { to: *to, expect: *expect, claim, exit_code: None, worker }, now)
-                .map(Some)
+        Step::Mark { to, expect, behind, exit_code } => {
+            let (claim, exit_code) = (behind.map(claim), *exit_code);
+            transition::mark(run, &Mark { to: *to, expect: *expect, claim, exit_code, worker }, now).map(Some)
         }
     }
 }
@@ -302,6 +352,10 @@ proptest! {
             let Some(Transition { run: after, event }) = moved else { continue };
             prop_assert_eq!(Run::try_from(RunRow::from(&after)), Ok(after.clone()), "{:?}", step);
             prop_assert_eq!(after.version, run.version + 1);
+            prop_assert_eq!((&after.id, &after.request), (&run.id, &run.request));
+            prop_assert_eq!((after.queued_at, after.timeout), (run.queued_at, run.timeout));
+            prop_assert_eq!((event.at, event.reason), (stamp(now), after.reason()));
+            prop_assert_eq!(after.completed_at().is_some(), after.status().is_terminal());
             prop_assert_eq!((event.from, event.to), (Some(run.status()), after.status()));
             prop_assert!(after.claim() >= run.claim() && after.attempt() >= run.attempt());
             prop_assert!(!run.status().is_terminal(), "{} moved by {:?}", run.status(), step);
@@ -397,6 +451,8 @@ fn rows_that_no_run_can_have_are_rejected() {
         (RunRow { process: running.process, ..queued.clone() }, "has processes"),
         (RunRow { lease: Some((LeaseId(1), Token(1))), ..queued.clone() }, "holds a lease"),
         (RunRow { started_at: later, ..queued.clone() }, "for no attempt"),
+        (RunRow { claim: 1, ..queued.clone() }, "at no time"),
+        (RunRow { attempt: 1, ..queued.clone() }, "at no time"),
         (RunRow { completed_at: later, ..queued.clone() }, "it has ended"),
         (RunRow { retry_at: Some(stamp(9).moment), ..queued.clone() }, "waits for its next attempt"),
         (RunRow { status: Status::Running, ..queued.clone() }, "never claimed"),

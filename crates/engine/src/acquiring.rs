@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockkeeper_core::deadlock::Link;
 use lockkeeper_core::id::LeaseId;
-use lockkeeper_core::lease::{Grant, Outcome, Request, WaitTerms, Waiting};
+use lockkeeper_core::lease::{Caller, Grant, NotCurrent, Outcome, Request, Resumer, WaitTerms, Waiting};
 use lockkeeper_core::time::Ttl;
 use lockkeeper_core::waiting::Blocker;
 
@@ -63,20 +63,40 @@ impl Engine {
         }
     }
 
-    /// Turns the outcome of a request into the end of it: if its ticket waits in line, sleeps on the waker until it is granted.
-    ///
-    /// Without a waker it does not sleep.
-    pub fn follow(
+    /// Acquires a lease, and waits in line for it if something blocks it. `stays` is the TTL of the ticket.
+    pub fn acquire_and_wait(
         &self,
-        outcome: Outcome,
-        waker: Option<&dyn Waker>,
+        mut request: Request,
+        stays: Ttl,
         options: &WaitOptions<'_>,
         at_end: AtEnd,
         progress: Progress<'_>,
     ) -> Result<Acquired, StoreError> {
-        match (outcome, waker) {
-            (Outcome::Waiting(waiting), Some(waker)) => self.wait(waiting, waker, options, at_end, progress),
-            (outcome, _) => Ok(outcome.into()),
+        // A new waker costs more than an attempt. It is created only if something blocks the lease.
+        if !self.wakers.has_idle()
+            && let Outcome::Granted(grant) = self.acquire(&request)?
+        {
+            return Ok(Acquired::Granted(grant));
+        }
+        let waker = self.wakers.take(self.store())?;
+        request.wait = Some(WaitTerms { waker: Some(waker.id()), stays });
+        self.wait_if_in_line(self.acquire(&request)?, &*waker, options, at_end, progress)
+    }
+
+    /// Makes a shared lease exclusive, and waits for that if other holders share it. Without success it stays shared.
+    pub fn upgrade_and_wait(
+        &self,
+        id: LeaseId,
+        caller: impl Into<Caller>,
+        stays: Ttl,
+        options: &WaitOptions<'_>,
+        progress: Progress<'_>,
+    ) -> Result<Result<Acquired, NotCurrent>, StoreError> {
+        let waker = self.wakers.take(self.store())?;
+        let terms = WaitTerms { waker: Some(waker.id()), stays };
+        match self.upgrade(id, caller, Some(terms))? {
+            Ok(outcome) => self.wait_if_in_line(outcome, &*waker, options, AtEnd::GiveUp, progress).map(Ok),
+            Err(refusal) => Ok(Err(refusal)),
         }
     }
 
@@ -86,14 +106,43 @@ impl Engine {
         ticket: LeaseId,
         stays: Ttl,
         options: &WaitOptions<'_>,
+        progress: Progress<'_>,
     ) -> Result<Acquired, StoreError> {
-        let waker = self.store().waker()?;
+        let waker = self.wakers.take(self.store())?;
         let outcome = self.check_ticket(ticket, Some(WaitTerms { waker: Some(waker.id()), stays }))?;
-        self.follow(outcome, Some(&*waker), options, AtEnd::Detach, &mut |_| {})
+        self.wait_if_in_line(outcome, &*waker, options, AtEnd::Detach, progress)
+    }
+
+    /// Continues the wait of an earlier command, and leaves the ticket in line if the time is up or an interrupt comes.
+    pub fn resume_as(
+        &self,
+        ticket: LeaseId,
+        resumer: &Resumer,
+        stays: Ttl,
+        options: &WaitOptions<'_>,
+        progress: Progress<'_>,
+    ) -> Result<Acquired, StoreError> {
+        let waker = self.wakers.take(self.store())?;
+        let outcome = self.resume_now(ticket, resumer, Some(WaitTerms { waker: Some(waker.id()), stays }))?;
+        self.wait_if_in_line(outcome, &*waker, options, AtEnd::Detach, progress)
+    }
+
+    fn wait_if_in_line(
+        &self,
+        outcome: Outcome,
+        waker: &dyn Waker,
+        options: &WaitOptions<'_>,
+        at_end: AtEnd,
+        progress: Progress<'_>,
+    ) -> Result<Acquired, StoreError> {
+        match outcome {
+            Outcome::Waiting(waiting) => self.wait(waiting, waker, options, at_end, progress),
+            outcome => Ok(outcome.into()),
+        }
     }
 
     /// Sleeps on the waker until the ticket is granted, the time is up, or an interrupt comes.
-    pub fn wait(
+    pub(crate) fn wait(
         &self,
         waiting: Waiting,
         waker: &dyn Waker,

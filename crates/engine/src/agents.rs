@@ -1,8 +1,8 @@
 //! Use cases of agents: claim the files of a call, hand files over, end a turn, a sub-agent or a session. Each is one decision.
 
 use lockkeeper_core::id::Owner;
-use lockkeeper_core::lease::{self, AgentAnswer, AgentCall, HandOver, HandedOver};
-use lockkeeper_core::record::Lease;
+use lockkeeper_core::lease::{self, AgentAnswer, AgentCall, Attributed, HandOver, HandedOver};
+use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::time::{Moment, Ttl};
 use lockkeeper_store::StoreError;
 
@@ -15,6 +15,11 @@ impl Engine {
     pub fn agent_call(&self, call: &AgentCall) -> Result<(AgentAnswer, Moment), StoreError> {
         let decided = self.decide(|overlay| Ok((lease::agent_call(overlay, call)?, overlay.now())));
         decided.map(|(answer, _)| answer)
+    }
+
+    /// Claims each changed file that is free, and finds out who has the others. `checks` are never claimed.
+    pub fn attribute(&self, claims: &[Claim], checks: &[Claim]) -> Result<Attributed, StoreError> {
+        self.decide(|overlay| lease::attribute(overlay, claims, checks)).map(|(found, _)| found)
     }
 
     /// A sub-agent has stopped: its claims go to the owner above it.

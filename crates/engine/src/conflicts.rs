@@ -1,7 +1,8 @@
 //! Conflict log, and the list of the paths of a repository.
 //!
 //! The log is `logs/conflicts.log` beside the STAGES.yml, in JSON Lines. Each process appends whole lines with one `write`.
-//! A reader skips lines that it cannot parse, and counts them.
+//! A reader skips lines that it cannot parse, and counts them. It
+//! also reads objects that are spread over several lines, as shell scripts print them.
 
 mod error;
 mod line;

@@ -31,9 +31,11 @@ use lockkeeper_platform::wall_clock::WallTime;
 
 use crate::Engine;
 use crate::location::Location;
+use crate::messages::{Language, Phrases};
+use crate::queue::FailedCheck;
 use crate::runs::{RunError, Runs};
 pub use alerts::{count_leases, waits_and_orphans};
-pub use document::Environment;
+pub use document::{CheckView, DiagnosisView, Environment, RecoveredView, SummaryView};
 use finding::Finding;
 pub use finding::{Check, Recovered, Status};
 
@@ -87,6 +89,17 @@ impl Diagnosis {
     /// The worst status of all checks.
     pub fn status(&self) -> Status {
         self.checks.iter().map(|check| check.status).max().unwrap_or(Status::Pass)
+    }
+
+    /// The first check that failed.
+    pub fn failed_check(&self) -> Option<FailedCheck> {
+        let check = self.checks.iter().find(|check| check.status == Status::Fail)?;
+        Some(FailedCheck {
+            id: check.id.to_owned(),
+            title: check.title.to_owned(),
+            detail: check.detail.clone(),
+            fix: check.fix.clone(),
+        })
     }
 
     /// How many checks have this status.
@@ -165,12 +178,13 @@ pub fn examine(inputs: &Inputs<'_>, pass: Pass, progress: Progress<'_>) -> Diagn
     let in_pass = |entry: &&CatalogueEntry| pass == Pass::Full || entry.pass == Pass::Quick;
     let total = CATALOGUE.iter().filter(in_pass).count();
     let context = Context::new(inputs, pass);
+    let english = Phrases::load(Language::En);
     let (mut checks, mut alerts) = (Vec::with_capacity(total), Vec::new());
     for (index, entry) in CATALOGUE.iter().filter(in_pass).enumerate() {
         progress(entry.id, index + 1, total);
         let mut finding = (entry.run)(&context);
         alerts.append(&mut finding.alerts);
-        checks.push(finding.into_check(entry.id, entry.title));
+        checks.push(finding.into_check(entry.id, entry.title, &english));
     }
     Diagnosis { pass, checks, alerts, environment: Environment::of(&context) }
 }

@@ -102,6 +102,11 @@ fn steps(
     let origin = &lease.claim.proof.origin;
     let mut chain = Vec::new();
     match observation {
+        Observation::Lock(LockState::Unreadable) if origin.session.is_some() => {
+            let seen =
+                format!("taken by another user or container of {}, or on a machine like it", origin.host);
+            chain.push(step("machine", seen, "its processes cannot be observed from here"));
+        }
         Observation::OtherHost => {
             chain.push(step(
                 "machine",
@@ -176,7 +181,16 @@ fn voucher_step(lease: &Lease, observation: Observation, shares_pids: bool) -> O
 
 fn time_step(lease: &Lease, now: Moment) -> Step {
     let renewed = format!("renewed {} ago", format_span(now.since(lease.heartbeat_at)));
+    let session = lease.session_ends_at().map(|end| {
+        if end < now {
+            "its session has ended: where nothing of it can be observed, it passes on".to_owned()
+        } else {
+            let left = format_span(end.since(now).max(Duration::from_millis(1)));
+            format!("where nothing of it can be observed, it passes on after {left} of silence")
+        }
+    });
     let (seen, means) = match lease.expires_at() {
+        None if session.is_some() => (format!("{renewed}, no TTL"), session.unwrap_or_default()),
         None => (format!("{renewed}, no TTL"), "it does not expire".to_owned()),
         Some(end) if end < now => {
             let over = format_span(now.since(end));
@@ -217,6 +231,10 @@ fn advice(lease: &Lease, verdict: Verdict, shares_pids: bool, is_waited_for: boo
         Verdict::Alive => format!(
             "wait for it (`acquire --wait`), ask {} to release it, or force it with `lockkeeper locks break {id} --yes`",
             lease.claim.owner
+        ),
+        Verdict::Unknown if lease.session_ends_at().is_some() => format!(
+            "wait for it (`acquire --wait`): its host renews it while its holder lives, and it passes on when the host is silent; or \
+             force it with `lockkeeper locks break {id} --yes`"
         ),
         Verdict::Unknown if lease.expires_at().is_some() => {
             format!("wait until its TTL ends, or force it with `lockkeeper locks break {id} --yes`")

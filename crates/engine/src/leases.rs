@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_core::deadlock::{self, Link};
 use lockkeeper_core::id::{LeaseId, Owner, TicketName, Token};
-use lockkeeper_core::lease::{self, Caller, Fence, Grant, NotCurrent, Outcome, Request, WaitTerms};
+use lockkeeper_core::lease::{self, Caller, Fence, Grant, NotCurrent, Outcome, Request, Resumer, WaitTerms};
 use lockkeeper_core::record::{Claim, Lease, Ticket};
 use lockkeeper_core::records::Reaped;
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::{Moment, Ttl};
 
 use super::Engine;
-use lockkeeper_platform::process;
+use lockkeeper_core::overlay::Overlay;
+use lockkeeper_platform::{clock, process};
 use lockkeeper_store::StoreError;
 
 /// The outcome of an upgrade.
@@ -27,22 +28,35 @@ pub struct Broken {
     pub by_force: bool,
 }
 
+/// What a release has ended.
+#[derive(Clone, Debug)]
+pub enum Ended {
+    /// A lease, and whether its resident holder still has to let go.
+    Lease(Lease, bool),
+    /// A ticket.
+    Ticket(Ticket),
+}
+
 impl Engine {
     /// Acquires a lease, or puts a ticket into the line.
     pub fn acquire(&self, request: &Request) -> Result<Outcome, StoreError> {
-        self.decide(|overlay| lease::acquire(overlay, request)).map(|(outcome, _)| outcome)
+        self.deciding_outcome(|overlay| lease::acquire(overlay, request))
     }
 
     /// Checks a ticket: returns its lease if it was granted, otherwise refreshes the ticket.
     pub fn check_ticket(&self, ticket: LeaseId, terms: Option<WaitTerms>) -> Result<Outcome, StoreError> {
         // A lease without any time needs no change when its waiter takes it, so a read is enough.
-        if let Some(lease) = self.look(|overlay| {
+        let looked_at = clock::now();
+        if let Some((age, lease)) = self.look(|overlay| {
             let lease = overlay.lease(ticket)?;
-            Ok(lease.filter(|lease| lease.pickup_by.is_none() && lease.claim.ttl.is_none() && !lease.revoked))
+            let lease = lease.filter(|it| it.pickup_by.is_none() && it.claim.ttl.is_none() && !it.revoked);
+            let now = overlay.now();
+            Ok(lease.map(|lease| (now.since(lease.heartbeat_at), lease)))
         })? {
+            self.sessions.keep(&lease, looked_at.before(age));
             return Ok(Outcome::Granted(Grant { lease, joined: false }));
         }
-        self.decide(|overlay| lease::check_ticket(overlay, ticket, terms)).map(|(outcome, _)| outcome)
+        self.deciding_outcome(|overlay| lease::check_ticket(overlay, ticket, terms))
     }
 
     /// Checks the ticket of an upgrade of `lease`.
@@ -52,16 +66,45 @@ impl Engine {
         lease: LeaseId,
         terms: Option<WaitTerms>,
     ) -> Result<Outcome, StoreError> {
-        self.decide(|overlay| lease::check_upgrade(overlay, ticket, lease, terms)).map(|(outcome, _)| outcome)
+        self.deciding_outcome(|overlay| lease::check_upgrade(overlay, ticket, lease, terms))
     }
 
-    /// Finds the claims with this ticket name.
-    pub fn find_tickets(&self, name: &TicketName) -> Result<Vec<(LeaseId, Arc<Claim>)>, StoreError> {
-        self.look(|overlay| lease::find_tickets(overlay, name))
+    /// Decides about a lease of this process. If it is granted, its session is renewed from now on.
+    fn deciding_outcome(
+        &self,
+        rule: impl FnMut(&mut Overlay<'_, StoreError>) -> Result<Outcome, StoreError>,
+    ) -> Result<Outcome, StoreError> {
+        let sent_at = clock::now();
+        let (outcome, _) = self.decide(rule)?;
+        // A lease that another process of the owner has is that process's to renew.
+        if let Outcome::Granted(Grant { lease, joined: false }) = &outcome {
+            self.sessions.keep(lease, sent_at);
+        }
+        Ok(outcome)
+    }
+
+    /// Finds the claims with this ticket name that a caller may continue with.
+    pub fn find_tickets(
+        &self,
+        name: &TicketName,
+        caller: &Caller,
+    ) -> Result<Vec<(LeaseId, Arc<Claim>)>, StoreError> {
+        self.look(|overlay| lease::find_tickets(overlay, name, caller))
+    }
+
+    /// Continues with a ticket of an earlier command, without waiting.
+    pub fn resume_now(
+        &self,
+        ticket: LeaseId,
+        resumer: &Resumer,
+        terms: Option<WaitTerms>,
+    ) -> Result<Outcome, StoreError> {
+        self.decide(|overlay| lease::resume(overlay, ticket, resumer, terms)).map(|(outcome, _)| outcome)
     }
 
     /// Removes a ticket. If it was an upgrade that is granted already, returns the lease instead.
     pub fn give_up(&self, ticket: &Ticket) -> Result<Option<Grant>, StoreError> {
+        self.sessions.forget(ticket.id);
         let decided = self.decide(|overlay| {
             lease::give_up(overlay, ticket.id)?;
             let lease = ticket.upgrades.map(|id| overlay.lease(id)).transpose()?.flatten();
@@ -108,6 +151,7 @@ impl Engine {
             Ok(()) => lease::release(overlay, id, caller.token),
             Err(refusal) => Ok(Err(refusal)),
         });
+        self.sessions.forget(id);
         decided.map(|(released, _)| released)
     }
 
@@ -133,6 +177,27 @@ impl Engine {
         caller: &Caller,
     ) -> Result<Result<(Lease, bool), NotCurrent>, StoreError> {
         self.decide(|overlay| lease::end(overlay, id, caller)).map(|(revoked, _)| revoked)
+    }
+
+    /// Takes a ticket out of the line, or, if it is no ticket any more, begins to end the lease, if the caller may do it.
+    pub fn begin_end_of_any(
+        &self,
+        id: LeaseId,
+        caller: &Caller,
+    ) -> Result<Result<Ended, NotCurrent>, StoreError> {
+        let decided = self.decide(|overlay| match lease::withdraw(overlay, id, caller)? {
+            Err(NotCurrent::NotInLine(_)) => {
+                let ended = lease::end(overlay, id, caller)?;
+                Ok(ended.map(|(lease, stays)| Ended::Lease(lease, stays)))
+            }
+            withdrawn => Ok(withdrawn.map(Ended::Ticket)),
+        });
+        decided.map(|(ended, _)| ended)
+    }
+
+    /// Takes a ticket out of the line. Only a person decides that.
+    pub fn remove_ticket(&self, id: LeaseId) -> Result<Option<Ticket>, StoreError> {
+        self.decide(|overlay| lease::remove_ticket(overlay, id)).map(|(removed, _)| removed)
     }
 
     /// Makes a shared lease exclusive.
@@ -200,6 +265,11 @@ impl Engine {
     /// The moment on the store's clock.
     pub fn now(&self) -> Result<Moment, StoreError> {
         self.look(|overlay| Ok(overlay.now()))
+    }
+
+    /// All leases, also those of dead holders.
+    pub fn leases(&self) -> Result<Vec<Lease>, StoreError> {
+        self.look(|overlay| Ok(overlay.all()?.0))
     }
 
     /// The leases of one owner.

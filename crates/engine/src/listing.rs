@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper_core::liveness::Verdict;
-use lockkeeper_core::record::{Lease, Ticket};
+use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::liveness::{Contract, Proof, Verdict, Voucher};
+use lockkeeper_core::record::{Claim, Lease, Rank, Ticket};
+use lockkeeper_core::request::Request;
 use lockkeeper_core::resource::{Key, Resource, Target};
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::{Asker, Blocker, blockers};
@@ -68,6 +70,27 @@ impl Listing {
 }
 
 impl Engine {
+    /// Whether the lease that a request needs would be granted now. Changes nothing.
+    pub fn would_grant(&self, request: &Request) -> Result<bool, StoreError> {
+        if !request.needs_lease() {
+            return Ok(true);
+        }
+        let claim = Claim {
+            owner: format!("request:{}", request.id).parse().expect("an id is never empty"),
+            resources: request.resources(),
+            proof: Proof { origin: self.probe().origin().clone(), voucher: Voucher::Time },
+            contract: Contract::Strict,
+            ttl: None,
+            reason: None,
+            ticket: None,
+            agent: None,
+        };
+        self.look(|overlay| {
+            let rank = Rank::new(overlay.now(), request.priority, LeaseId(u64::MAX));
+            Ok(blockers(overlay, Asker { claim: &claim, rank, whole_line: false })?.is_empty())
+        })
+    }
+
     /// Reads everything in one snapshot. Changes nothing and blocks nobody.
     pub fn listing(&self) -> Result<Listing, StoreError> {
         self.look(|overlay| {

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::shared_store::SharedStore;
+
 pub use git_dir::LocationError;
 use git_dir::{common_dir, git_dir_of, has_objects, is_git_dir, look, normalize};
 
@@ -23,6 +25,8 @@ pub struct Location {
     pub root: PathBuf,
     /// How the state folder was chosen.
     pub source: LocationSource,
+    /// Where leases are, if several machines share them. Everything else is in the state folder.
+    pub shared: Option<SharedStore>,
 }
 
 /// How the state folder was chosen.
@@ -66,19 +70,29 @@ impl LocationInputs {
     pub fn locate(&self) -> Result<Location, LocationError> {
         if let Some(named) = &self.named {
             let (state, root) = (self.cwd.join(named), self.root());
-            return Ok(Location { state, root, source: LocationSource::Named });
+            return Ok(Location { state, root, source: LocationSource::Named, shared: None });
         }
         if let Some(git) = self.repository()? {
             let state = git.common.join("lockkeeper");
-            return Ok(Location { state, root: git.root, source: LocationSource::Git });
+            return Ok(Location { state, root: git.root, source: LocationSource::Git, shared: None });
         }
         for folder in self.cwd.ancestors() {
             let state = folder.join(FOLDER);
             if look(&state)?.is_some_and(|meta| meta.is_dir()) {
-                return Ok(Location { state, root: folder.to_owned(), source: LocationSource::Found });
+                return Ok(Location {
+                    state,
+                    root: folder.to_owned(),
+                    source: LocationSource::Found,
+                    shared: None,
+                });
             }
         }
-        Ok(Location { state: self.cwd.join(FOLDER), root: self.cwd.clone(), source: LocationSource::Here })
+        Ok(Location {
+            state: self.cwd.join(FOLDER),
+            root: self.cwd.clone(),
+            source: LocationSource::Here,
+            shared: None,
+        })
     }
 
     /// The root that paths are relative to, also where the git folder cannot be looked at.
@@ -145,6 +159,11 @@ pub enum OutsideError {
 }
 
 impl Location {
+    /// What tells the store of leases from every other one.
+    pub fn store_id(&self) -> PathBuf {
+        self.shared.as_ref().map_or_else(|| self.state.clone(), |shared| shared.id().into())
+    }
+
     /// The name of the work tree, unique among those that share the state folder: `.` for the main one.
     pub fn work_tree(&self) -> String {
         let by_root = || self.root.to_string_lossy().into_owned();
@@ -351,7 +370,12 @@ mod tests {
 
     #[test]
     fn patterns_are_relative_to_where_one_is() {
-        let location = Location { state: "/r/.git/x".into(), root: "/r".into(), source: LocationSource::Git };
+        let location = Location {
+            state: "/r/.git/x".into(),
+            root: "/r".into(),
+            source: LocationSource::Git,
+            shared: None,
+        };
         let from = |text: &str, cwd: &str| location.from_root(text, Path::new(cwd));
         assert_eq!(from("*.rs", "/r"), Ok("*.rs".to_owned()));
         assert_eq!(from("*.rs", "/r/src"), Ok("src/*.rs".to_owned()));

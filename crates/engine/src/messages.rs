@@ -1,8 +1,14 @@
 //! Message tables: what each reason code means and what to do, in English, Japanese and Chinese.
 
+mod phrases;
+mod sentence;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use phrases::Phrases;
+pub use sentence::{Sentence, Value, said};
 
 /// A language of the message tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +39,21 @@ impl Language {
     pub fn of_tag(tag: &str) -> Option<Self> {
         let primary = tag.trim().split('-').next().unwrap_or_default();
         Self::ALL.into_iter().find(|language| primary.eq_ignore_ascii_case(language.code()))
+    }
+
+    /// The language of the environment, in the order of gettext: `LC_ALL`, `LC_MESSAGES`, `LANG`, and before them the list
+    /// in `LANGUAGE`, unless the locale is `C` or `POSIX`. English if there is no table for it.
+    pub fn of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let locale = ["LC_ALL", "LC_MESSAGES", "LANG"].into_iter().find_map(set).unwrap_or_default();
+        let base = locale.split(['.', '@']).next().unwrap_or_default();
+        if matches!(base, "" | "C" | "POSIX") {
+            return Self::En;
+        }
+        let list = set("LANGUAGE").unwrap_or_default();
+        let wanted = list.split(':').chain([base]).filter(|name| !name.is_empty());
+        let mut known = wanted.filter_map(|name| Self::of_tag(name.split(['_', '.', '@']).next()?));
+        known.next().unwrap_or_default()
     }
 
     /// The language with the highest weight in an `Accept-Language` header.
@@ -139,6 +160,29 @@ mod tests {
                 "必要なら doctor(full) でロック回収を実施"
             ]
         );
+    }
+
+    #[test]
+    fn the_locale_chooses_the_language_as_gettext_does() {
+        for (variables, expected) in [
+            (&[("LANG", "ja_JP.UTF-8")][..], Language::Ja),
+            (&[("LANG", "ja_JP.UTF-8"), ("LC_MESSAGES", "zh_CN.UTF-8")], Language::Zh),
+            (&[("LANG", "ja"), ("LC_MESSAGES", "zh"), ("LC_ALL", "C.UTF-8")], Language::En),
+            (&[("LANG", "ja_JP.UTF-8"), ("LC_ALL", "POSIX")], Language::En),
+            (&[("LANG", "ja_JP.UTF-8"), ("LC_ALL", "")], Language::Ja),
+            (&[("LANG", "zh_TW@radical")], Language::Zh),
+            (&[("LANG", "fr_FR.UTF-8")], Language::En),
+            (&[("LANG", "fr_FR.UTF-8"), ("LANGUAGE", "de:ja:en")], Language::Ja),
+            (&[("LANG", "C"), ("LANGUAGE", "ja")], Language::En),
+            (&[("LANG", "jam_JM.UTF-8")], Language::En),
+            (&[], Language::En),
+        ] {
+            let variable = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(Language::of_environment(&variable), expected, "{variables:?}");
+        }
     }
 
     #[test]

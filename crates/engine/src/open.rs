@@ -6,9 +6,13 @@ use std::sync::Arc;
 
 use lockkeeper_core::id::Owner;
 use lockkeeper_platform::{origin, random};
+#[cfg(feature = "postgres")]
+use lockkeeper_store::PostgresStore;
 use lockkeeper_store::{RunStore, SqliteRunStore, SqliteStore, StoreError};
 use thiserror::Error;
 
+use crate::location::Location;
+use crate::shared_store::SharedStore;
 use crate::{Engine, MachineProbe};
 
 /// Why there is no engine.
@@ -28,13 +32,50 @@ pub fn open_engine(folder: &Path) -> Result<Engine, OpenError> {
     let store = SqliteStore::open(folder, &here.boot)?;
     let probe = MachineProbe::new(folder, here)
         .map_err(|source| StoreError::io("open the locks in", folder, source))?;
-    Ok(Engine::new(Box::new(store), probe))
+    Ok(Engine::new(Arc::new(store), probe))
+}
+
+/// Opens the engine over the leases of this location, and creates what is missing.
+pub fn open_leases(location: &Location) -> Result<Engine, OpenError> {
+    match &location.shared {
+        Some(shared) => open_shared(shared),
+        None => open_engine(&location.state),
+    }
+}
+
+fn open_shared(shared: &SharedStore) -> Result<Engine, OpenError> {
+    match shared.server {
+        #[cfg(feature = "postgres")]
+        crate::shared_store::Server::Postgres(ref address) => {
+            let store = PostgresStore::open(address.clone(), shared.project(), shared.connect_timeout)?;
+            shared.engine(Arc::new(store))
+        }
+    }
+}
+
+/// Opens the leases of this location for a command that only reads. None if there is no store yet.
+pub fn open_leases_to_read(location: &Location) -> Result<Option<Engine>, OpenError> {
+    match &location.shared {
+        Some(shared) => open_shared(shared).map(Some),
+        None if has_store(&location.state) => open_engine_to_read(&location.state).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Opens the store of requests and runs in this folder, and creates the folder if it is missing.
 pub(crate) fn open_run_store(folder: &Path) -> Result<Arc<dyn RunStore>, OpenError> {
     let here = origin::origin().map_err(OpenError::Machine)?;
     Ok(Arc::new(SqliteRunStore::open(folder, &here.boot)?))
+}
+
+/// Opens the existing store of requests and runs. Where this process cannot write in the folder, it can only be read.
+pub(crate) fn open_run_store_to_read(folder: &Path) -> Result<Arc<dyn RunStore>, OpenError> {
+    match open_run_store(folder) {
+        Err(OpenError::Store(error)) if error.is_write_refused() => {}
+        opened => return opened,
+    }
+    let here = origin::origin().map_err(OpenError::Machine)?;
+    Ok(Arc::new(SqliteRunStore::open_to_read(folder, &here.boot)?))
 }
 
 /// Whether this folder has a store of requests and runs.
@@ -52,7 +93,7 @@ pub fn open_engine_to_read(folder: &Path) -> Result<Engine, OpenError> {
     let store = SqliteStore::open_to_read(folder, &here.boot)?;
     let probe = MachineProbe::to_read(folder, here)
         .map_err(|source| StoreError::io("open the locks in", folder, source))?;
-    Ok(Engine::new(Box::new(store), probe))
+    Ok(Engine::new(Arc::new(store), probe))
 }
 
 /// Whether this folder has a store.

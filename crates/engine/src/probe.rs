@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use lockkeeper_core::id::HolderId;
+use lockkeeper_core::id::{HolderId, WakerId};
 use lockkeeper_core::liveness::{
     LivenessProbe, LockState, Observation, Origin, ProcessRef, ProcessState, Proof, Voucher,
 };
@@ -15,10 +15,11 @@ use lockkeeper_core::liveness::{
 use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::watches::Watches;
-use lockkeeper_platform::{nested, pipe, process};
+use lockkeeper_platform::{nested, pipe, process, waker};
 
 /// Looks at the processes and kernel locks of this machine.
 pub struct MachineProbe {
+    folder: PathBuf,
     origin: Origin,
     life: Arc<LivenessFile>,
     lock_watches: Arc<Mutex<BTreeMap<HolderId, Arc<OwnedFd>>>>,
@@ -28,14 +29,27 @@ pub struct MachineProbe {
 impl MachineProbe {
     /// Looks at holders whose kernel locks are in `folder`.
     pub fn new(folder: &Path, origin: Origin) -> io::Result<Self> {
-        let life = Arc::new(LivenessFile::open(folder)?);
-        Ok(Self { origin, life, lock_watches: Arc::default(), watches: Watches::default() })
+        Ok(Self::with(LivenessFile::open(folder)?, folder, origin))
     }
 
     /// Looks at holders whose kernel locks are in a folder that this process cannot write in.
     pub fn to_read(folder: &Path, origin: Origin) -> io::Result<Self> {
-        let life = Arc::new(LivenessFile::open_to_read(folder)?);
-        Ok(Self { origin, life, lock_watches: Arc::default(), watches: Watches::default() })
+        Ok(Self::with(LivenessFile::open_to_read(folder)?, folder, origin))
+    }
+
+    fn with(life: LivenessFile, folder: &Path, origin: Origin) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            origin,
+            life: Arc::new(life),
+            lock_watches: Arc::default(),
+            watches: Watches::default(),
+        }
+    }
+
+    /// The folder with the kernel locks.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The machine, boot and pid namespace of this process.
@@ -63,7 +77,8 @@ impl LivenessProbe for MachineProbe {
     fn observe(&self, proof: &Proof) -> Observation {
         // The id of a boot is unique. If it is the same, the machine is the same, whatever host name a container has.
         if proof.origin.boot != self.origin.boot {
-            let same_machine = proof.origin.host == self.origin.host;
+            // On a store that several machines share, two machines may have one name: clones of each other.
+            let same_machine = proof.origin.session.is_none() && proof.origin.host == self.origin.host;
             return if same_machine { Observation::OtherBoot } else { Observation::OtherHost };
         }
         match proof.voucher {
@@ -77,6 +92,11 @@ impl LivenessProbe for MachineProbe {
             Voucher::Process(process) => Observation::Process(process::look(process)),
             Voucher::Time | Voucher::TimeFor(_) => Observation::Nothing,
         }
+    }
+
+    fn is_waker_abandoned(&self, waker: WakerId) -> bool {
+        // The wakers of a store that several machines share are no files.
+        self.origin.session.is_none() && waker::is_abandoned(&self.folder, waker)
     }
 }
 

@@ -1,5 +1,8 @@
 //! Auto-run: executes the queued requests one by one, under the queue lock.
 
+mod selection;
+mod stop;
+
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,7 +10,7 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::id::{Owner, RequestId};
 use lockkeeper_core::lease::{self, Outcome};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
-use lockkeeper_core::queue::{Candidate, Limits, PassedOver, Selection, Stop, ends, select};
+use lockkeeper_core::queue::{Limits, Selection, Stop, ends};
 use lockkeeper_core::record::{Claim, Lease, Priority};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::resource::{Mode, Resource, Target};
@@ -21,13 +24,11 @@ use lockkeeper_store::runs::{AutoRun, AutoRunChange};
 use crate::Engine;
 use crate::runs::{RunError, Runs};
 use crate::work::{ClaimResult, ControlListener, Worker};
+pub use selection::{explain, forecast, selection};
+pub use stop::{FailedCheck, QueueStop};
 
 /// The name of the queue lock.
 pub const QUEUE: &str = "queue";
-/// How many queued requests a selection reads, beside those that are known to be locked.
-const CANDIDATES: usize = 100;
-/// How many requests of each other state a selection lists.
-const LISTED: usize = 100;
 /// How often a wait for a retry checks whether it has to stop.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
@@ -66,7 +67,12 @@ pub struct AutoRunEnd {
     pub runs: Vec<Run>,
     /// The last selection.
     pub selection: Selection,
+    /// The check that failed, if it ended for that.
+    pub check: Option<FailedCheck>,
 }
+
+/// Examines the machine before each request. A check that fails keeps the queue from going on.
+pub type Doctor<'d> = &'d mut dyn FnMut() -> Option<FailedCheck>;
 
 impl QueueRunner {
     /// Acquires the queue lock, or returns its holder. Never waits.
@@ -101,6 +107,26 @@ impl QueueRunner {
         }
         worker.runs().store().change_auto_run(&AutoRunChange::Start { worker: worker.id() })?;
         Ok(Ok(runner))
+    }
+
+    /// Asks the doctor before a single request. A check that fails is recorded as the reason why the queue stopped.
+    pub fn ask(&self, doctor: Doctor<'_>) -> Result<Option<FailedCheck>, RunError> {
+        let check = doctor();
+        if check.is_some() {
+            self.record_stop(Stop::DoctorFailed, check.as_ref())?;
+        }
+        Ok(check)
+    }
+
+    /// Executes the next request, and records whether a person is needed now.
+    pub fn run_one(&mut self) -> Result<Step, RunError> {
+        let step = self.run_next()?;
+        let unlimited = Limits { runs: u32::MAX, span: Duration::MAX };
+        let status = step.run.as_ref().map(RequestStatus::from);
+        if let Some(reason) = status.and_then(|status| ends(status, 1, Duration::ZERO, unlimited)) {
+            self.record_stop(reason, None)?;
+        }
+        Ok(step)
     }
 
     /// Executes the next request.
@@ -145,16 +171,17 @@ impl QueueRunner {
         Ok(None)
     }
 
-    /// Executes requests until there is a reason to stop. Before each one, `doctor` says whether to continue.
+    /// Executes requests until there is a reason to stop.
     pub fn auto(
         &mut self,
         limits: Limits,
-        doctor: &mut dyn FnMut() -> bool,
+        doctor: Doctor<'_>,
         on_end: &mut dyn FnMut(&Run),
     ) -> Result<AutoRunEnd, RunError> {
         let began = clock::now();
         let mut runs: Vec<Run> = Vec::new();
         let mut last = Selection::default();
+        let mut check = None;
         let stop = loop {
             if self.has_to_stop()? {
                 break Stop::Asked;
@@ -162,7 +189,8 @@ impl QueueRunner {
             if !self.has_lock()? {
                 break Stop::LockLost;
             }
-            if !doctor() {
+            check = doctor();
+            if check.is_some() {
                 break Stop::DoctorFailed;
             }
             let step = self.run_next()?;
@@ -176,10 +204,16 @@ impl QueueRunner {
                 break stop;
             }
         };
-        let worker = &self.worker;
-        let end = AutoRunChange::End { worker: worker.id(), why: stop.as_str() };
-        worker.runs().store().change_auto_run(&end)?;
-        Ok(AutoRunEnd { stop, runs, selection: last })
+        self.record_stop(stop, check.as_ref())?;
+        Ok(AutoRunEnd { stop, runs, selection: last, check })
+    }
+
+    /// Records why the queue stops.
+    fn record_stop(&self, reason: Stop, check: Option<&FailedCheck>) -> Result<(), RunError> {
+        let runs = self.worker.runs();
+        let why = stop::to_text(reason, runs.now().unix_micros, check);
+        let end = AutoRunChange::End { worker: self.worker.id(), why: &why };
+        Ok(runs.store().change_auto_run(&end)?)
     }
 
     /// Records the current request and run, in the lock file and in the run store.
@@ -251,6 +285,15 @@ pub fn stop(runs: &Runs, leases: &Engine) -> Result<bool, RunError> {
     Ok(running)
 }
 
+/// The auto-run that goes on, or why the last one stopped.
+pub fn state(runs: &Runs, leases: &Engine) -> Result<(Option<AutoRun>, Option<QueueStop>), RunError> {
+    let last = runs.auto_run()?;
+    if is_running(leases)? {
+        return Ok((last, None));
+    }
+    Ok((None, last.as_ref().and_then(QueueStop::of)))
+}
+
 /// Whether a process holds the queue lock.
 pub fn is_running(leases: &Engine) -> Result<bool, RunError> {
     let target = Target::Name(QUEUE.parse().expect("it is a name"));
@@ -259,28 +302,6 @@ pub fn is_running(leases: &Engine) -> Result<bool, RunError> {
             holder.lease.claim.targets().any(|one| *one == target) && !holder.verdict.is_free()
         });
     Ok(held)
-}
-
-/// Selects the next request, and says why others were passed over. The caller knows that `locked` cannot run now.
-pub fn selection(runs: &Runs, locked: &[RequestId]) -> Result<Selection, RunError> {
-    let open = runs.store().snapshot()?.open_requests(CANDIDATES + locked.len(), LISTED)?;
-    let open = open.into_iter().filter(|stored| stored.request.conductor().is_none());
-    Ok(select(open.map(|stored| Candidate {
-        locked: locked.contains(&stored.request.id),
-        id: stored.request.id,
-        status: stored.status,
-        unmet: stored.unmet,
-    })))
-}
-
-/// Why a request was passed over, as a sentence.
-pub const fn explain(reason: PassedOver) -> &'static str {
-    match reason {
-        PassedOver::NotReady => "it has ended, and nobody retried it",
-        PassedOver::DependsNotDone => "a request that it depends on is not done",
-        PassedOver::RequestLocked => "it is being executed, or others hold what it needs",
-        PassedOver::LatestRunNeedsInput => "it waits for input",
-    }
 }
 
 fn busy(runs: &Runs, holder: String) -> Result<QueueBusy, RunError> {

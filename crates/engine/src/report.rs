@@ -1,6 +1,7 @@
 //! Error reports: one sentence, its causes, a hint, a stable code and an exit code.
 
 mod input;
+mod localized;
 mod locks;
 mod runs;
 #[cfg(feature = "stages")]
@@ -24,7 +25,7 @@ pub enum Exit {
     Usage,
     /// The store cannot be reached.
     Unreachable,
-    /// Held by another, waited in vain, compare-and-set lost, patterns overlap.
+    /// Held by another, the wait timed out, compare-and-set lost, patterns overlap.
     Refused,
     /// The lease was lost while the command ran; the command was stopped.
     LeaseLost,
@@ -61,13 +62,22 @@ struct Details {
     causes: Vec<String>,
     hint: Option<String>,
     context: Map<String, Value>,
+    message_key: &'static str,
 }
 
 impl Report {
     /// Reports a failure in one sentence, with a stable code.
     pub fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
         let (causes, hint, context) = (Vec::new(), None, Map::new());
-        Self(Box::new(Details { exit, code, message: message.into(), causes, hint, context }))
+        let message = message.into();
+        Self(Box::new(Details { exit, code, message, causes, hint, context, message_key: code }))
+    }
+
+    /// Takes title, summary and actions from another entry of the message tables than that of the code.
+    #[must_use]
+    pub fn explained_as(mut self, key: &'static str) -> Self {
+        self.0.message_key = key;
+        self
     }
 
     /// Reports bad input.

@@ -3,6 +3,8 @@
 //! Each function reads a snapshot of the store, computes the next record by a rule of [`lockkeeper_core::run::transition`], and
 //! writes it by compare-and-set. If another process changed the run in between, it decides again with the current record.
 
+pub mod activity;
+mod answering;
 pub mod bulk;
 pub(super) mod claiming;
 pub(super) mod completing;
@@ -19,30 +21,35 @@ mod submit;
 pub mod swarm;
 pub mod template;
 mod wait;
+mod workers;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lockkeeper_core::id::{RequestId, RunId};
+use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::transition::TransitionError;
 use lockkeeper_core::run::{Run, Stamp, Status};
 use lockkeeper_core::time::Moment;
 use thiserror::Error;
 
+pub use answering::ANSWER;
+use answering::LONGEST_ANSWER;
 pub use dependencies::Stuck;
 pub use folder::RunFolder;
 #[cfg(feature = "stages")]
 pub(super) use folder::write_whole;
 pub use lockkeeper_core::run::admission::{Refusal, Submitted};
 pub use lockkeeper_store::runs::{AutoRun, RequestFilter, RunFilter, StoredEvent, StoredRequest};
-pub use lookup::{Blocked, Changes, RequestEntry, RunDetail, RunEntry};
+pub use lookup::{Blocked, Changes, RequestEntry, RunDetail, RunEntry, Totals};
 pub use moves::Canceled;
 pub use stats::{Group, Spread, Stats};
 pub use submit::SubmitError;
 pub use wait::Subscription;
+pub use workers::WorkerEntry;
 
-use crate::open::{OpenError, has_run_store, open_run_store};
+use crate::open::{OpenError, has_run_store, open_run_store, open_run_store_to_read};
 use lockkeeper_platform::{clock, random};
 use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::{RunRecords, RunStore};
@@ -101,6 +108,17 @@ pub enum RunError {
         /// Those that are not done.
         unmet: Vec<RequestId>,
     },
+    /// Nobody asked for an answer.
+    #[error("request {request} is {status} and does not wait for an answer")]
+    NotAsked {
+        /// Which request.
+        request: RequestId,
+        /// Its status.
+        status: RequestStatus,
+    },
+    /// The answer cannot be given to a command.
+    #[error("an answer has 1 to {LONGEST_ANSWER} bytes, and no NUL byte")]
+    BadAnswer,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -134,6 +152,12 @@ impl RunError {
             Self::DependsNotDone { unmet, .. } => {
                 format!("run `{}` first, or confirm that this one starts without it", names(unmet))
             }
+            Self::NotAsked { request, .. } => {
+                format!(
+                    "`lockkeeper requests` shows which do; `lockkeeper run again {request}` starts it once more"
+                )
+            }
+            Self::BadAnswer => "write a longer one to a file, and answer with its name".to_owned(),
             Self::Store(error) => error.hint(),
             Self::Machine(_) => "check that /proc is mounted".to_owned(),
         }
@@ -146,9 +170,18 @@ impl Runs {
         Ok(Self { store: open_run_store(folder)?, folder: folder.to_owned() })
     }
 
-    /// Opens the store in this state folder, if there is one. A command that only reads leaves nothing behind.
+    /// Opens the store in this state folder, if there is one. A command that only reads leaves nothing behind, and works
+    /// where this process cannot write: then everything that changes something fails.
     pub fn open_existing(folder: &Path) -> Result<Option<Self>, RunError> {
-        if has_run_store(folder) { Self::open(folder).map(Some) } else { Ok(None) }
+        if !has_run_store(folder) {
+            return Ok(None);
+        }
+        Ok(Some(Self { store: open_run_store_to_read(folder)?, folder: folder.to_owned() }))
+    }
+
+    /// Whether nothing can be changed here.
+    pub fn is_read_only(&self) -> bool {
+        self.store.is_read_only()
     }
 
     /// The store.
@@ -188,16 +221,27 @@ fn found(records: &dyn RunRecords, id: &RunId) -> Result<Run, RunError> {
     records.run(id)?.ok_or_else(|| RunError::NoRun(id.to_string()))
 }
 
+/// The last part of an id that was made here, such as `k3x9f2m7qd`; other ids as they are. Commands accept it, and any
+/// unique beginning of it.
+pub fn short_id(id: &str) -> &str {
+    let made =
+        id.strip_prefix("RUN-").or_else(|| id.strip_prefix("RQ-")).and_then(|rest| rest.rsplit_once('-'));
+    let is_random =
+        |part: &str| part.len() == ID_LENGTH && part.bytes().all(|byte| ID_LETTERS.contains(&byte));
+    made.map(|(_, part)| part).filter(|part| is_random(part)).unwrap_or(id)
+}
+
+/// The letters of the random part of an id: none that look like digits.
+const ID_LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// Fifty random bits: a hundred thousand ids of one second are almost certainly different.
+const ID_LENGTH: usize = 10;
+
 /// Makes an id such as `RUN-20260131-120000-k3x9f2m7qd`: the time for people, and a random part that makes it unique.
 pub(super) fn new_id<T: std::str::FromStr>(kind: &str, unix_micros: i64) -> Result<T, RunError> {
-    /// Without letters that look like digits.
-    const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-    /// Fifty random bits: a hundred thousand ids of one second are almost certainly different.
-    const LENGTH: usize = 10;
     let mut number = random::number().map_err(RunError::Machine)?;
     let mut short = String::new();
-    for _ in 0..LENGTH {
-        short.push(char::from(LETTERS[(number % 32) as usize]));
+    for _ in 0..ID_LENGTH {
+        short.push(char::from(ID_LETTERS[(number % 32) as usize]));
         number /= 32;
     }
     let time = lockkeeper_platform::wall_clock::WallTime::from_micros(unix_micros).compact();

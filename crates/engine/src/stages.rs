@@ -5,12 +5,15 @@
 //! while one of its agents lives, and `--resume` continues from there.
 
 mod agents;
+mod all_phases;
 mod downgrade_rules;
 mod executor;
+mod forecast;
 mod group;
 mod log;
 mod outcome;
 pub mod overview;
+mod patience;
 mod recent;
 mod record;
 pub mod report;
@@ -24,11 +27,14 @@ use thiserror::Error;
 
 use crate::conflicts::ConflictsError;
 use crate::runs::{RunError, SubmitError};
+pub use crate::stage_names::execution_of;
 pub use agents::{AgentCommand, NoCommand};
-pub use executor::{Options, PhaseExecutor};
+pub use all_phases::{RefusedPhase, plan_phases};
+pub use executor::{GroupLocks, Options, PhaseExecutor};
+pub use forecast::{ADVICE, forecast};
 pub use log::ExecutionLog;
 pub use outcome::{Outcome, Stopped};
-pub use record::{Execution, execution_of, files, folder, latest_unfinished, plan_of};
+pub use record::{Execution, files, folder, latest_unfinished, plan_of};
 
 /// An event of a phase that is being executed.
 #[derive(Clone, Debug)]
@@ -39,6 +45,8 @@ pub enum PhaseEvent {
         group: usize,
         /// Who holds what it needs.
         why: String,
+        /// How long it waits at most; none for as long as it takes.
+        limit: Option<Duration>,
     },
     /// A group has its lease and starts its agents.
     GroupStarted {
@@ -111,6 +119,17 @@ pub enum StageError {
         /// Why.
         source: lockkeeper_core::id::IdError,
     },
+    /// A group's id cannot be the name of a file in the lock folder.
+    #[error("the group `{group}` cannot be locked in the lock folder")]
+    GroupLockName {
+        /// Which group.
+        group: String,
+        /// Why.
+        source: lockkeeper_formats::group::GroupIdError,
+    },
+    /// The lock of a group failed.
+    #[error(transparent)]
+    GroupLock(#[from] lockkeeper_formats::group::GroupError),
     /// There is no execution to resume.
     #[error("there is no execution of {phase} to resume")]
     NothingToResume {
@@ -165,6 +184,8 @@ impl StageError {
                 "add `command:` to the group or agent, or --agent-command 'tool --task {task}'".to_owned()
             }
             Self::GroupName { source, .. } => source.hint().to_owned(),
+            Self::GroupLockName { source, .. } => source.hint().to_owned(),
+            Self::GroupLock(error) => error.hint(),
             Self::NothingToResume { .. } => "leave out --resume".to_owned(),
             Self::Changed { .. } => {
                 "name the same groups and restore the file, or start a new execution without --resume"

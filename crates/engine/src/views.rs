@@ -1,11 +1,14 @@
-//! JSON views: the types in which every front end shows leases, requests, runs, events, the queue and stages.
+//! JSON views: the types in which every front end shows leases, agents, requests, runs, events, the queue and stages.
 //!
 //! The commands print a view with `--json`, the HTTP API answers with it, the event stream sends it, and with the feature
 //! `openapi` the API document describes it. A view has no secret in it. The names and the order of its fields are public.
 
+mod board;
 mod bulk;
 mod conflict;
 mod lease;
+#[cfg(feature = "stages")]
+mod overview;
 mod queue;
 mod request;
 mod run;
@@ -13,12 +16,15 @@ mod run;
 mod stages;
 mod stats;
 
+pub use board::{AgentView, BoardView, WaitingView};
 pub use bulk::{ChangedView, RefusedView};
 pub use conflict::PatternConflictView;
 pub use lease::{AlertView, HolderView, LeaseView, ObstacleView, ResourceView, TicketView, obstacles};
-pub use queue::{AutoRunView, PassedOverView, QueueRunView};
+#[cfg(feature = "stages")]
+pub use overview::{AttentionView, OverviewView, RequestCountsView, RequestItem, RequestSummaryView};
+pub use queue::{AutoRunView, PassedOverView, QueueRunView, QueueStopView};
 pub use request::{LatestRun, RequestView, Seconds};
 pub use run::{Because, BlockedView, EventView, RunListItem, RunView, time};
 #[cfg(feature = "stages")]
-pub use stages::{AgentRunView, DowngradeView, ExecutionView, GroupRunView, SessionView};
+pub use stages::{AgentRunView, DowngradeView, ExecutionView, GroupRunView, RefusedPhaseView, SessionView};
 pub use stats::{SpreadView, StatsView, TitleStatsView};

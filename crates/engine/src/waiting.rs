@@ -17,9 +17,9 @@ use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::{Blocker, Watched, watch_list};
 
 use super::Engine;
-use lockkeeper_platform::poll;
 use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::tree::{Root, Stop, stop_tree};
+use lockkeeper_platform::{clock, poll};
 use lockkeeper_store::{Granted, StoreError, Waker};
 
 /// How often a waiter looks although nothing happened. Nothing relies on it: see the description of the module.
@@ -73,8 +73,10 @@ impl Engine {
         let mut is_interrupted = false;
         loop {
             if !self.stop_overdue(&waiting.blockers, options.grace)? {
+                let asleep_since = clock::now();
                 is_interrupted = self.sleep(&[&waiting], waker, options, &mut || progress(&waiting))?;
                 if let Some(grant) = waker.receive().and_then(|granted| grant_of(&ticket, granted)) {
+                    self.sessions.keep(&grant.lease, asleep_since);
                     return Ok(Slept::Granted(grant));
                 }
             }
@@ -96,7 +98,7 @@ impl Engine {
     ///
     /// Returns none if the time is up or an interrupt came. With `look_first` it reads the store before it sleeps: the wake-up
     /// of an earlier grant may have been for several tickets.
-    pub fn wait_any(
+    pub(crate) fn wait_any(
         &self,
         line: &mut Vec<Waiting>,
         waker: &dyn Waker,
@@ -137,7 +139,13 @@ impl Engine {
     /// Checks a ticket. The ticket of an upgrade is gone once it is granted: then the lease itself is checked.
     fn check_again(&self, ticket: &Ticket, waker: &dyn Waker) -> Result<Outcome, StoreError> {
         let terms = Some(WaitTerms { waker: Some(waker.id()), stays: ticket.stays });
-        let Some(lease) = ticket.upgrades else { return self.check_ticket(ticket.id, terms) };
+        let Some(lease) = ticket.upgrades else {
+            return Ok(match self.check_ticket(ticket.id, terms)? {
+                // Another process has continued with the ticket, and the lease is tied to that one.
+                Outcome::Granted(grant) if grant.lease.claim.proof != ticket.claim.proof => Outcome::Gone,
+                outcome => outcome,
+            });
+        };
         Ok(match self.check_upgrade(ticket.id, lease, terms)? {
             // Somebody removed the ticket, and the lease is still shared.
             Outcome::Granted(grant) if !grant.lease.claim.satisfies(&ticket.claim.resources) => Outcome::Gone,
@@ -258,7 +266,7 @@ impl Engine {
 
 /// How soon a waiter has to refresh its ticket, so that it is not reaped.
 fn refresh_within(ticket: &Ticket) -> Duration {
-    if ticket.is_resident() { LOOK_EVERY } else { LOOK_EVERY.min(ticket.stays.get() / 3) }
+    if ticket.lapses_at().is_some() { LOOK_EVERY.min(ticket.patience().get() / 3) } else { LOOK_EVERY }
 }
 
 /// The lease that a wake-up brought, if it is that of this ticket and the waiter need not write anything to take it: the waiter

@@ -4,9 +4,9 @@
 //!                   Claimed                    Finished
 //!  store ──► Claimer ─────► Attempt × job slots ─────► Completer ──► store (one transaction, one fsync)
 //!    ▲          ▲                ▲      │               │  ▲   └───► Committed: events, release of leases, lock files
-//!    │          │ free slot      │      └─ Report: started, time is up
+//!    │          │ free slot      │      └─ Report: started
 //!    │          └── Slots ◄──────┴──── Claimed (the next run) ──┘
-//!    │                           ▲ Control: cancel, time is up, superseded
+//!    │                           ▲ Control: canceled, already recorded, superseded
 //!    └── Rescuer ── adopted runs ┴─────► Completer
 //! ```
 //!
@@ -32,13 +32,16 @@ mod attempt;
 mod claimer;
 mod completer;
 mod control;
+mod end_records;
 mod events;
+mod guardian;
 mod heartbeat;
 mod lock_files;
 mod processes;
 mod report;
 mod rescuer;
 mod slots;
+mod stage_attempts;
 mod stage_file;
 mod start_marks;
 mod watch;
@@ -47,13 +50,19 @@ mod worker;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+#[cfg(feature = "stages")]
 pub(crate) use claimer::why;
 pub use claimer::{ClaimResult, Claimed};
 pub use events::{Listener, WorkerEvent};
+#[cfg(feature = "stages")]
 pub(crate) use processes::RUN_ID;
 pub use rescuer::Rescuer;
+#[cfg(feature = "stages")]
+pub(crate) use stage_attempts::WHY as STAGE_GONE;
+#[cfg(feature = "stages")]
 pub(crate) use stage_file::write_end as write_stage_end;
 pub use watch::{Attention, RescueWatch, StartWorker, Wanted, attention};
+#[cfg(feature = "stages")]
 pub(crate) use watch::{Neglected, neglected};
 pub use worker::{ControlListener, Worker};
 

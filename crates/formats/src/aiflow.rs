@@ -3,7 +3,12 @@
 //! A request lock lets only one run of a request execute at a time. The queue lock lets only one process work through the
 //! queue. A holder extends `expires_at` while its run goes on. A lock is stale after that time if its process is dead or
 //! unknown. A live process keeps an expired lock.
+//!
+//! The program of the format itself uses a second file for a request, `ID.lock`, with nothing but the id of its run in
+//! it. We take both: first the record, then the plain file. The release goes the other way, so a plain file of ours never
+//! outlives its record, and goes with it when a stale record is taken over.
 
+mod plain;
 mod record;
 mod recovery;
 
@@ -16,10 +21,10 @@ use lockkeeper_core::time::Ttl;
 use lockkeeper_platform::wall_clock::WallTime;
 use thiserror::Error;
 
-use super::Verdict;
 use super::guard::{Folder, GuardError, Heartbeat, Held, LockFile, Removal, Take};
 use super::json_record::{self, RecordError};
 use super::safe_open::{FileName, NameError, Snapshot};
+use super::{HeldReason, StaleReason, Verdict};
 
 pub use record::{AiflowRecord, Subject};
 pub use recovery::{Listed, Pass, Recovered, Recovery};
@@ -78,10 +83,20 @@ impl AiflowError {
 /// The state of a lock file.
 #[derive(Debug)]
 pub struct LockState {
-    /// The record; `None` while it is incomplete.
+    /// The record; `None` while it is incomplete, and if there is only a plain file.
     pub record: Option<AiflowRecord>,
+    /// The run in a plain file of another program; empty if it names none.
+    pub plain_run: Option<String>,
     /// Whether it is held or stale.
     pub verdict: Verdict,
+}
+
+impl LockState {
+    /// The run that holds the lock, if the files name one.
+    pub fn run_id(&self) -> Option<&str> {
+        let of_record = || self.record.as_ref().and_then(|record| record.run_id.as_deref());
+        self.plain_run.as_deref().filter(|run| !run.is_empty()).or_else(of_record)
+    }
 }
 
 /// The result of taking a lock.
@@ -134,8 +149,17 @@ impl Aiflow {
         let record = AiflowRecord::new(subject, terms.run_id, terms.pid, terms.ttl.get(), now);
         match file.take(&record.content(), &mut |snapshot| verdict(subject, snapshot, now))? {
             Take::Taken { held, replaced } => {
-                let lock = AiflowLock { held: Some(Box::new(held)), record, ttl: terms.ttl };
+                // Dropping it releases the record again.
+                let mut lock = AiflowLock { held: Some(Box::new(held)), plain: None, record, ttl: terms.ttl };
                 let replaced = replaced.map(|snapshot| state(subject, &path, &snapshot, now)).transpose()?;
+                let before = replaced.as_ref().and_then(LockState::run_id);
+                match self.take_plain(subject, terms.run_id, before)? {
+                    Ok(plain) => lock.plain = plain,
+                    Err(run) => {
+                        lock.release()?;
+                        return Ok(Attempt::Busy(LockState::plain(run)));
+                    }
+                }
                 let recovered = replaced.map(|state| Recovered { subject: subject.clone(), state });
                 Ok(Attempt::Locked { lock, recovered })
             }
@@ -143,7 +167,9 @@ impl Aiflow {
                 let state = state(subject, &path, &snapshot, now)?;
                 Ok(Attempt::Busy(LockState { verdict, ..state }))
             }
-            Take::Busy { snapshot: None, verdict } => Ok(Attempt::Busy(LockState { record: None, verdict })),
+            Take::Busy { snapshot: None, verdict } => {
+                Ok(Attempt::Busy(LockState { record: None, plain_run: None, verdict }))
+            }
         }
     }
 
@@ -151,7 +177,39 @@ impl Aiflow {
     pub fn show(&self, subject: &Subject, now: WallTime) -> Result<Option<LockState>, AiflowError> {
         let Some(file) = self.existing(subject)? else { return Ok(None) };
         let snapshot = file.read()?;
-        snapshot.map(|snapshot| state(subject, &file.path(), &snapshot, now)).transpose()
+        let state = snapshot.map(|snapshot| state(subject, &file.path(), &snapshot, now)).transpose()?;
+        let foreign = self.foreign_run(subject, state.as_ref().and_then(|state| state.record.as_ref()))?;
+        Ok(match (state, foreign) {
+            (Some(state), Some(run)) => Some(LockState { record: state.record, ..LockState::plain(run) }),
+            (None, Some(run)) => Some(LockState::plain(run)),
+            (state, None) => state,
+        })
+    }
+
+    /// Takes over the lock of a run whose process is gone, for the process that looks after the run now. Returns `None`
+    /// when the lock is not that of the run.
+    pub fn adopt(
+        &self,
+        subject: &Subject,
+        run_id: &str,
+        terms: Terms<'_>,
+        now: WallTime,
+    ) -> Result<Option<AiflowLock>, AiflowError> {
+        let Some(file) = self.existing(subject)? else { return Ok(None) };
+        if file.read()?.is_none() {
+            return Ok(None);
+        }
+        let is_of_run = |snapshot: &Snapshot| {
+            AiflowRecord::read(subject, snapshot).is_ok_and(|record| record.run_id.as_deref() == Some(run_id))
+        };
+        let record = AiflowRecord::new(subject, terms.run_id, terms.pid, terms.ttl.get(), now);
+        let taken = file.take(&record.content(), &mut |snapshot| match is_of_run(snapshot) {
+            true => Verdict::Stale(StaleReason::ProcessGone),
+            false => Verdict::Held(HeldReason::Changed),
+        })?;
+        let Take::Taken { held, .. } = taken else { return Ok(None) };
+        let plain = self.take_plain(subject, terms.run_id, Some(run_id))?.unwrap_or(None);
+        Ok(Some(AiflowLock { held: Some(Box::new(held)), plain, record, ttl: terms.ttl }))
     }
 
     /// Opens the folder of the locks; `None` when it is missing.
@@ -186,6 +244,8 @@ impl Aiflow {
 pub struct AiflowLock {
     /// `None` after the release.
     held: Option<Box<Held>>,
+    /// The plain file of a request.
+    plain: Option<Box<Held>>,
     record: AiflowRecord,
     ttl: Ttl,
 }
@@ -241,6 +301,10 @@ impl AiflowLock {
     }
 
     fn release_once(&mut self) -> Result<bool, AiflowError> {
+        // The plain file goes first: without its record nobody could tell whether it is stale.
+        if let Some(plain) = self.plain.take() {
+            plain.release()?;
+        }
         match self.held.take().map(|held| held.release()).transpose()? {
             Some(Removal::Removed(_)) => Ok(true),
             Some(Removal::Absent | Removal::Lost(_)) | None => Ok(false),
@@ -277,8 +341,8 @@ fn state(
 ) -> Result<LockState, AiflowError> {
     let verdict = verdict(subject, snapshot, now);
     match AiflowRecord::read(subject, snapshot) {
-        Ok(record) => Ok(LockState { record: Some(record), verdict }),
-        Err(RecordError::Torn) => Ok(LockState { record: None, verdict }),
+        Ok(record) => Ok(LockState { record: Some(record), plain_run: None, verdict }),
+        Err(RecordError::Torn) => Ok(LockState { record: None, plain_run: None, verdict }),
         Err(source @ RecordError::NotUnderstood(_)) => {
             Err(AiflowError::NotUnderstood { path: path.to_owned(), source })
         }

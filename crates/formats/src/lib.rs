@@ -8,6 +8,7 @@
 pub mod aiflow;
 pub mod group;
 pub mod guard;
+pub mod json;
 mod json_record;
 pub mod registry;
 pub mod safe_open;
@@ -71,6 +72,8 @@ pub enum HeldReason {
     NotUnderstood,
     /// Another program changed it at the same time.
     Changed,
+    /// It has neither a time nor a process: it counts until its program removes it.
+    UntilRemoved,
 }
 
 impl fmt::Display for HeldReason {
@@ -81,6 +84,7 @@ impl fmt::Display for HeldReason {
             Self::BeingWritten => "somebody may be writing it just now",
             Self::NotUnderstood => "its record cannot be understood",
             Self::Changed => "another program was faster",
+            Self::UntilRemoved => "its program has not removed it",
         })
     }
 }

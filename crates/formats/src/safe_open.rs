@@ -68,6 +68,9 @@ pub enum NameError {
     /// The id could lead out of the folder.
     #[error("the id `{0}` contains `..`, or is a dot alone")]
     Dots(String),
+    /// The id means a folder, or looks like an option of a command.
+    #[error("the id `{0}` is a dot alone, or begins with `-`")]
+    Reserved(String),
     /// The file name would be too long.
     #[error("the id makes a file name of {length} bytes, more than {MAX_NAME}")]
     TooLong {
@@ -84,6 +87,7 @@ impl NameError {
             Self::Character { .. } | Self::Dots(_) => {
                 "ids become file names: no `/`, no `..`, no control characters"
             }
+            Self::Reserved(_) => "begin it with a letter or a digit",
             Self::TooLong { .. } => "use a shorter one",
         }
     }

@@ -45,5 +45,6 @@ pub use error::StatusError;
 pub use follow::Follow;
 pub use line::{Dialect, LineError, MAX_LINE, State, StatusLine};
 pub use log::StatusLog;
+pub(crate) use python_json::quoted as python_text;
 pub use rotate::Rotation;
 pub use summary::{Summary, TaskStatus, WorkerStatus};

@@ -6,6 +6,7 @@
 
 mod record;
 mod recovery;
+mod task_queue;
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -24,6 +25,7 @@ use super::{HeldReason, Verdict};
 
 pub use record::TaskRecord;
 pub use recovery::{Listed, Recovered, Recovery};
+pub use task_queue::{Assignment, Executor, QueueError, TaskEnd, TaskQueue, VARIABLE as TASKS_VARIABLE};
 
 /// The folder of the swarm, unless `AI_SWARM_DIR` is set.
 pub const DEFAULT_DIR: &str = "/tmp/ai_swarm";
@@ -368,7 +370,15 @@ impl TaskLock {
 }
 
 fn file_name(task: &str) -> Result<FileName, NameError> {
+    if task == "." || task.starts_with('-') {
+        return Err(NameError::Reserved(task.to_owned()));
+    }
     FileName::around("", task, ".lock")
+}
+
+/// Checks the id of a task. What cannot be locked cannot be reported or submitted either.
+pub fn check_task(task: &str) -> Result<(), NameError> {
+    file_name(task).map(drop)
 }
 
 fn check_worker(worker: &str) -> Result<(), IdError> {

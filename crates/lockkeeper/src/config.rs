@@ -11,6 +11,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lockkeeper_agents::CommandName;
+use lockkeeper_core::id::IdError;
 use lockkeeper_core::time::{Ttl, parse_span};
 
 pub use error::ConfigError;
@@ -20,6 +22,8 @@ use keys::{KNOWN, Known};
 pub const PROJECT_FILE: &str = "lockkeeper.toml";
 /// The user's file, in the configuration folder.
 const USER_FILE: &str = "lockkeeper/config.toml";
+/// The key of the table that gives names to commands.
+const COMMANDS: &str = "agents.commands";
 /// The largest file of settings.
 const MAX_BYTES: u64 = 64 * 1024;
 
@@ -62,10 +66,41 @@ pub struct Setting {
     pub source: Source,
 }
 
+impl Setting {
+    /// The environment variable of the setting, if it says which store of several machines is used, and how.
+    pub fn shared_store_variable(&self) -> Option<&'static str> {
+        let known = KNOWN.iter().find(|known| known.key == self.key)?;
+        let keys = ["store", "project", "session", "connect_timeout", "password_file"];
+        keys.contains(&self.key).then_some(known.variable)
+    }
+}
+
+/// A pattern of commands with its name, from the table `[agents.commands]`, and its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandSetting {
+    /// The pattern and the name.
+    pub value: CommandName,
+    /// The source of the name.
+    pub source: Source,
+}
+
 /// All settings.
 #[derive(Clone, Debug)]
 pub struct Config {
     settings: Vec<Setting>,
+    commands: Vec<CommandSetting>,
+    files: Vec<ConfigFile>,
+}
+
+/// A file that settings are read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigFile {
+    /// Whose it is: `user` or `project`.
+    pub of: &'static str,
+    /// Its path.
+    pub path: PathBuf,
+    /// Whether it was there.
+    pub exists: bool,
 }
 
 /// What the settings are read from.
@@ -81,12 +116,15 @@ pub struct Inputs<'i> {
 impl Config {
     /// Reads all sources.
     pub fn load(inputs: &Inputs<'_>) -> Result<Self, ConfigError> {
-        let mut config = Self { settings: KNOWN.iter().map(Known::unset).collect() };
+        let settings = KNOWN.iter().map(Known::unset).collect();
+        let mut config = Self { settings, commands: Vec::new(), files: Vec::new() };
         if let Some(path) = user_file(inputs.variable) {
-            config.read_file(&path, &Source::User(path.clone()))?;
+            let exists = config.read_file(&path, &Source::User(path.clone()))?;
+            config.files.push(ConfigFile { of: "user", path, exists });
         }
         let path = inputs.root.join(PROJECT_FILE);
-        config.read_file(&path, &Source::Project(path.clone()))?;
+        let exists = config.read_file(&path, &Source::Project(path.clone()))?;
+        config.files.push(ConfigFile { of: "project", path, exists });
         for known in &KNOWN {
             if let Some(value) = (inputs.variable)(known.variable).filter(|value| !value.is_empty()) {
                 config.set(known, value, Source::Environment(known.variable.to_owned()))?;
@@ -103,6 +141,16 @@ impl Config {
     /// All settings, in a fixed order.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
+    }
+
+    /// The files that settings are read from, in their order.
+    pub fn files(&self) -> &[ConfigFile] {
+        &self.files
+    }
+
+    /// The names of commands, in the order of the files.
+    pub fn commands(&self) -> &[CommandSetting] {
+        &self.commands
     }
 
     /// The value of a setting as text.
@@ -125,15 +173,15 @@ impl Config {
         self.text(key).and_then(|text| text.parse().ok())
     }
 
-    fn read_file(&mut self, path: &Path, source: &Source) -> Result<(), ConfigError> {
+    fn read_file(&mut self, path: &Path, source: &Source) -> Result<bool, ConfigError> {
         let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
         let text = match fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             // After `su` or `setpriv`, HOME may be the home of another user. Its settings are not for this user.
             Err(error)
                 if error.kind() == io::ErrorKind::PermissionDenied && matches!(source, Source::User(_)) =>
             {
-                return Ok(());
+                return Ok(false);
             }
             Err(error) => return Err(unreadable(error)),
             Ok(meta) if !meta.is_file() || meta.len() > MAX_BYTES => {
@@ -147,6 +195,10 @@ impl Config {
             ConfigError::Syntax { path: path.to_owned(), line, what: error.message().to_owned() }
         })?;
         for (key, value) in flat(table) {
+            if let (COMMANDS, toml::Value::Table(commands)) = (key.as_str(), &value) {
+                self.set_commands(commands, source)?;
+                continue;
+            }
             let Some(known) = KNOWN.iter().find(|known| known.key == key) else {
                 return Err(ConfigError::UnknownKey { path: path.to_owned(), key });
             };
@@ -163,6 +215,25 @@ impl Config {
                 }
             };
             self.set(known, text, source.clone())?;
+        }
+        Ok(true)
+    }
+
+    fn set_commands(&mut self, commands: &toml::Table, source: &Source) -> Result<(), ConfigError> {
+        for (pattern, name) in commands {
+            let refused = |reason: String| ConfigError::Value {
+                key: COMMANDS,
+                origin: source.to_string(),
+                reason: format!("`{pattern}`: {reason}"),
+            };
+            if pattern.trim_matches(['*', ' ']).is_empty() {
+                return Err(refused("it would fit every command".to_owned()));
+            }
+            let name = name.as_str().ok_or_else(|| refused("its name is no text".to_owned()))?;
+            let name = name.parse().map_err(|error: IdError| refused(error.to_string()))?;
+            let value = CommandName { pattern: pattern.clone(), name };
+            self.commands.retain(|known| known.value.pattern != *pattern);
+            self.commands.push(CommandSetting { value, source: source.clone() });
         }
         Ok(())
     }
@@ -237,6 +308,25 @@ mod tests {
     }
 
     #[test]
+    fn commands_have_names_and_the_project_wins() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().join("home");
+        fs::create_dir_all(home.join(".config/lockkeeper")).unwrap();
+        let user = "[agents.commands]\n\"cargo *\" = \"user\"\n\"make*\" = \"make\"\n";
+        fs::write(home.join(".config/lockkeeper/config.toml"), user).unwrap();
+        let project = "[agents]\nworking = \"1m\"\n[agents.commands]\n\"cargo *\" = \"build\"\n\"npm run dev\" = \"port/3000\"\n";
+        fs::write(temp.path().join(PROJECT_FILE), project).unwrap();
+        let config = load(temp.path(), &[("HOME", home.to_str().unwrap())], &[]).unwrap();
+        let shown: Vec<(&str, &str)> = config
+            .commands()
+            .iter()
+            .map(|command| (command.value.pattern.as_str(), command.value.name.as_str()))
+            .collect();
+        assert_eq!(shown, [("make*", "make"), ("cargo *", "build"), ("npm run dev", "port/3000")]);
+        assert_eq!(config.text("agents.working"), Some("1m"));
+    }
+
+    #[test]
     fn what_cannot_be_used_is_refused_with_its_place() {
         let temp = tempfile::tempdir().unwrap();
         let project = temp.path().join(PROJECT_FILE);
@@ -245,6 +335,10 @@ mod tests {
             ("tl = 1\n", "unknown setting `tl`"),
             ("ttl = [1]\n", "neither"),
             ("ttl = \n", "not valid TOML"),
+            ("[agents.commands]\n\"a *\" = \"\"\n", "`a *`"),
+            ("[agents.commands]\n\"a *\" = 3\n", "no text"),
+            ("[agents.commands]\n\" * \" = \"x\"\n", "every command"),
+            ("[agents]\ncommands = \"x\"\n", "unknown setting `agents.commands`"),
         ] {
             fs::write(&project, text).unwrap();
             let error = load(temp.path(), &[], &[]).unwrap_err();

@@ -21,7 +21,6 @@ use lockkeeper_engine::location::LocationInputs;
 use lockkeeper_engine::open::open_engine;
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::{Engine, Resident};
-use lockkeeper_store::Waker;
 
 pub use blocker::{Blocker, Link};
 pub use error::{Error, Loss};
@@ -62,8 +61,6 @@ struct Shared {
     runs: Lazy<Runs>,
     resident: Lazy<Resident>,
     monitor: Lazy<LeaseMonitor>,
-    /// Wakers that no thread sleeps on now.
-    idle_wakers: Mutex<Vec<Box<dyn Waker>>>,
     /// How many owners were made for locks without one.
     owners: AtomicU64,
 }
@@ -74,11 +71,10 @@ impl Keeper {
         let folder = folder.as_ref();
         let shared = Shared {
             folder: folder.to_owned(),
-            engine: open_engine(folder).map_err(Error::open)?,
+            engine: open_engine(folder).map_err(Error::open)?.keep_wakers(),
             runs: Lazy::default(),
             resident: Lazy::default(),
             monitor: Lazy::default(),
-            idle_wakers: Mutex::default(),
             owners: AtomicU64::new(0),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -140,17 +136,6 @@ impl Keeper {
         let number = self.shared.owners.fetch_add(1, Ordering::Relaxed);
         let text = format!("lib:{}.{:08x}.{number}", std::process::id(), holder & 0xffff_ffff);
         text.parse().map_err(Error::invalid)
-    }
-
-    /// A waker from an earlier wait.
-    fn idle_waker(&self) -> Option<Box<dyn Waker>> {
-        let waker = locked(&self.shared.idle_wakers).pop()?;
-        waker.receive();
-        Some(waker)
-    }
-
-    fn return_waker(&self, waker: Box<dyn Waker>) {
-        locked(&self.shared.idle_wakers).push(waker);
     }
 }
 

@@ -6,5 +6,6 @@ mod config;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(cli::run().code())
+    let guardian = lockkeeper_platform::exec::run_guardian_if_asked();
+    ExitCode::from(guardian.unwrap_or_else(|| cli::run().code()))
 }

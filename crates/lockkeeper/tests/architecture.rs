@@ -15,13 +15,10 @@ const MAY_USE: [(&str, &[&str]); 10] = [
     ("stages", &["core", "formats"]),
     ("engine", &["core", "platform", "store", "formats", "stages"]),
     ("agents", &["core", "platform", "engine"]),
-    ("server", &["core", "platform", "formats", "stages", "engine"]),
-    ("lockkeeper", &["core", "platform", "store", "formats", "stages", "engine", "agents", "server"]),
+    ("server", &["core", "platform", "formats", "stages", "engine", "agents"]),
+    ("lockkeeper", &["core", "platform", "formats", "stages", "engine", "agents", "server"]),
     ("testing", &["core", "platform"]),
 ];
-
-/// Commands that still take wakers from the lease store.
-const USE_THE_LEASE_STORE: [&str; 4] = ["acquire.rs", "exec.rs", "lifecycle.rs", "obtain.rs"];
 
 /// The only file outside of the store that names a backend.
 const CHOOSES_THE_BACKEND: &str = "engine/src/open.rs";
@@ -136,14 +133,32 @@ fn one_place_chooses_the_backend() {
 
 #[test]
 fn front_ends_reach_stores_through_the_engine_only() {
-    let commands = sources("lockkeeper").into_iter().filter(|source| source.path.contains("/src/cli"));
-    let commands = commands.filter(|source| {
-        !USE_THE_LEASE_STORE.iter().any(|file| source.path == format!("lockkeeper/src/cli/{file}"))
-    });
-    for source in sources("server").into_iter().chain(commands) {
-        let named = ["lockkeeper_store", ".store()"].into_iter().find(|name| source.text.contains(name));
-        assert!(named.is_none(), "{} uses {named:?}", source.path);
+    for package in ["agents", "server", "lockkeeper"] {
+        assert!(!dependencies(package, "[dependencies]").contains("store"), "{package} depends on the store");
+        for source in sources(package) {
+            let named = [".store()", "lockkeeper_engine::LeaseStore", "lockkeeper_engine::RunStore"]
+                .into_iter()
+                .find(|name| source.text.contains(name));
+            assert!(named.is_none(), "{} uses {named:?}", source.path);
+        }
     }
+}
+
+/// The engine gives its lease store to nobody: no public function returns the store, a transaction or a waker of it.
+#[test]
+fn the_engine_keeps_its_lease_store_to_itself() {
+    let secret = ["dyn LeaseStore", "dyn Transaction", "dyn Waker"];
+    let mut functions = 0;
+    for source in sources("engine") {
+        for signature in source.text.split("    pub fn ").skip(1) {
+            let signature = signature.split_once('{').map_or(signature, |(signature, _)| signature);
+            let returned = signature.split_once("->").map_or("", |(_, returned)| returned);
+            let named = secret.iter().find(|name| returned.contains(**name));
+            assert!(named.is_none(), "{}: pub fn {signature}", source.path);
+            functions += 1;
+        }
+    }
+    assert!(functions > 50, "{functions} functions were read");
 }
 
 /// Every backend is held to the one contract.
@@ -223,4 +238,38 @@ fn every_module_says_its_job_in_its_first_line() {
         let first = source.text.lines().next().unwrap_or_default();
         assert!(first.starts_with("//! ") && first.len() > 10, "{}: {first:?}", source.path);
     }
+}
+
+/// Every reason code of a report has a title, a summary and actions in the message tables.
+#[test]
+fn every_reason_code_has_a_message() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let messages = lockkeeper_engine::messages::Messages::load();
+    let english = messages.table(lockkeeper_engine::messages::Language::En);
+    let mut folders: Vec<PathBuf> =
+        ["engine", "lockkeeper", "server"].map(|name| root.join("crates").join(name).join("src")).into();
+    let mut missing = BTreeSet::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+                continue;
+            }
+            let text = fs::read_to_string(&entry).unwrap_or_default();
+            // `Exit::Refused, "CODE"`, also over two lines.
+            for after in text.split("Exit::").skip(1) {
+                let Some((_, after)) = after.split_once(',') else { continue };
+                let Some(after) = after.trim_start().strip_prefix('"') else { continue };
+                let code = after.split('"').next().unwrap_or_default();
+                let is_code =
+                    code.len() > 3 && code.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+                if is_code && !english.contains_key(code) {
+                    missing.insert(code.to_owned());
+                }
+            }
+        }
+    }
+    // Not codes: a part of a warning, and the heading of a table.
+    missing.retain(|code| !["FALLBACK", "STATE"].contains(&code.as_str()));
+    assert!(missing.is_empty(), "{missing:?}");
 }

@@ -37,7 +37,7 @@ fn shells_and_wrappers_that_run_one_command_are_skipped() {
 
 /// How scripts call the command. `@` stands for it. In many of these forms a shell forks a subshell, which has the command
 /// line of the script and ends at once.
-const FORMS: [&str; 15] = [
+const FORMS: [&str; 18] = [
     "@",
     "@ | cat",
     "x=$(@); echo \"$x\"",
@@ -53,13 +53,17 @@ const FORMS: [&str; 15] = [
     "{ @ || true; } | cat",
     "( @; true )",
     "x=$(y=$(@ 2>/dev/null); echo \"$y\"); echo \"$x\"",
+    "f() { @; true; }; f </dev/null | cat",
+    "f() { @; true; }; : | f",
+    "( trap '' INT; @; true ) </dev/null",
 ];
 /// Forms that dash does not have. The shell reads what the subshell prints while both run.
-const MORE_FORMS: [&str; 4] = [
+const MORE_FORMS: [&str; 5] = [
     "cat <(@ || true)",
     "cat < <(@ 2>/dev/null)",
     "while read -r x; do echo \"$x\"; done < <(@ || true)",
     "f() { @; }; exec 3< <(f 2>/dev/null); cat <&3",
+    "f() { @; true; }; bash -c 'cat \"$1\"; true' reader <(f)",
 ];
 const SHELLS: [&str; 3] = ["bash", "dash", "zsh"];
 
@@ -78,6 +82,8 @@ enum Place {
     AgentShell,
 }
 
+const PLACES: [Place; 5] = [Place::File, Place::CiStep, Place::CiStdin, Place::Command, Place::AgentShell];
+
 #[test]
 fn a_subshell_of_a_script_is_never_chosen() {
     let dir = tempfile::tempdir().unwrap();
@@ -85,7 +91,7 @@ fn a_subshell_of_a_script_is_never_chosen() {
     for shell in SHELLS {
         let more: &[&str] = if shell == "dash" { &[] } else { &MORE_FORMS };
         for form in FORMS.iter().chain(more) {
-            for place in [Place::File, Place::CiStep, Place::CiStdin, Place::Command, Place::AgentShell] {
+            for place in PLACES {
                 let mut process = start_in(place, shell, form, dir.path());
                 let holder: u32 = process.line_with("holder ").split(' ').next().unwrap().parse().unwrap();
                 let expected = match place {
@@ -102,26 +108,70 @@ fn a_subshell_of_a_script_is_never_chosen() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// Jobs in the background. Each prints its own process number first, by `JOB`. `@` stands for the command.
+const BACKGROUND_FORMS: [&str; 12] = [
+    "( JOB; x=$(@ 2>/dev/null || true); echo \"$x\"; true ) & wait",
+    "( JOB; @; true ) & wait",
+    "trap : INT QUIT; { JOB; @; true; } & wait",
+    // The job waits until its script has started the whole pipeline.
+    "rm -f \"$UP\"; { JOB; until [ -e \"$UP\" ]; do :; done; @; true; } | cat & : >\"$UP\"; wait",
+    "rm -f \"$UP\"; f() { JOB; until [ -e \"$UP\" ]; do :; done; @; true; }; f | cat & : >\"$UP\"; wait",
+    "f() { JOB; @; true; }; f & wait",
+    "f() { JOB; x=$(@ 2>/dev/null || true); echo \"$x\"; true; }; f & wait",
+    "f() { JOB; @; true; }; f </dev/null 2>/dev/null & wait",
+    "eval 'JOB; eval \"$LINE\"; true' & wait",
+    "echo 'JOB; eval \"$LINE\"; true' >\"$UP\"; . \"$UP\" & wait",
+    "nohup sh -c 'echo \"job $$\"; eval \"$LINE\"; true' 2>/dev/null & wait",
+    "nice sh -c 'echo \"job $$\"; x=$(eval \"$LINE || true\"); echo \"$x\"' 2>/dev/null & wait",
+];
+
 /// A script may end before its background jobs. So a job in the background stands for itself.
 #[test]
-fn a_subshell_in_the_background_is_chosen() {
+fn a_job_in_the_background_is_chosen() {
     let dir = tempfile::tempdir().unwrap();
+    let mut wrong = Vec::new();
     for shell in SHELLS {
-        let job = "sh -c 'echo \"job $PPID\"'";
-        for form in [
-            format!("( {job}; x=$(@ 2>/dev/null || true); echo \"$x\"; true ) & wait"),
-            format!("( {job}; @; true ) & wait"),
-            // The job waits until its script has started the whole pipeline.
-            format!(
-                "rm -f \"$0.up\"; {{ {job}; until [ -e \"$0.up\" ]; do :; done; @; true; }} | cat & : >\"$0.up\"; wait"
-            ),
-        ] {
-            let mut process = start_in(Place::File, shell, &form, dir.path());
-            let job = process.line_with("job ");
-            let holder = process.line_with("holder ");
-            process.wait().code(0);
-            assert_eq!(holder.split(' ').next().unwrap(), job, "{shell} {form}");
+        for form in BACKGROUND_FORMS {
+            for place in PLACES {
+                let form = form.replace("JOB", "sh -c '\\''echo \"job $PPID\"'\\''");
+                // Only the forms with quotes of their own need the quotes escaped.
+                let form = if form.contains("eval '") || form.contains("echo '") {
+                    form
+                } else {
+                    form.replace("'\\''", "'")
+                };
+                let mut process = start_in(place, shell, &form, dir.path());
+                let job = process.line_with("job ");
+                let chosen = process.line_with("holder ");
+                process.wait().code(0);
+                let (holder, reason) = chosen.split_once(' ').unwrap();
+                if holder != job || !reason.contains("background job that runs") {
+                    wrong.push(format!("{shell} {place:?} {form}: {reason}"));
+                }
+            }
         }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// In a script that ignores SIGINT itself, and under `set -m`, nothing tells a job in the background from one in the foreground.
+/// The message says what to do about it.
+#[test]
+fn where_a_background_job_cannot_be_seen_the_script_is_chosen_and_the_message_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    for (shell, form) in [
+        ("bash", "trap '' INT QUIT; ( @; true ) & wait"),
+        ("bash", "trap '' INT QUIT; ( @; true )"),
+        ("bash", "set -m; ( @; true ) & wait"),
+        ("dash", "trap '' INT QUIT; ( @; true ) & wait"),
+        ("zsh", "trap '' INT QUIT; ( @; true ) & wait"),
+    ] {
+        let mut process = start_in(Place::File, shell, form, dir.path());
+        let (script, chosen) = (process.pid(), process.line_with("holder "));
+        process.wait().code(0);
+        let (holder, reason) = chosen.split_once(' ').unwrap();
+        assert_eq!(holder, script.to_string(), "{shell} {form}");
+        assert!(reason.contains("in a background job use `exec` or --pid"), "{shell} {form}: {reason}");
     }
 }
 
@@ -149,6 +199,7 @@ fn start_in(place: Place, shell: &str, form: &str, dir: &Path) -> Started {
     let script = dir.join("deploy.sh");
     std::fs::write(&script, &text).unwrap();
     let mut command = Command::new(shell);
+    command.env("LINE", this_test_line("other_side")).env("UP", dir.join("up"));
     match place {
         Place::File => command.arg(script),
         Place::CiStep if shell == "bash" => {

@@ -1,4 +1,4 @@
-//! What is marked done in docs/requirements.md is cited by a test, and every citation leads there.
+//! What is marked done in docs/internals/requirements.md is cited by a test, and every citation leads there.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ fn repository() -> PathBuf {
 
 /// Every number of the document, and whether it is done.
 fn document() -> BTreeMap<(Kind, u32), bool> {
-    let text = fs::read_to_string(repository().join("docs/requirements.md")).unwrap();
+    let text = fs::read_to_string(repository().join("docs/internals/requirements.md")).unwrap();
     let mut states = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| number")) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();

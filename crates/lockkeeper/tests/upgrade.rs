@@ -39,7 +39,7 @@ fn sql(world: &World, database: &str, script: &str) {
 #[track_caller]
 fn refused(world: &World, args: &[&str], code: &str) {
     let before = files::tree(&world.path("state"));
-    let error = world.run([&["--json"], args].concat()).code(1).json()["error"].take();
+    let error = world.run([&["--json"], args].concat()).code(69).json()["error"].take();
     assert_eq!(error["reason_code"], code, "{error}");
     assert!(error["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{error}");
     let kept = |tree: files::Tree| -> Vec<_> {

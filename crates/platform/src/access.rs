@@ -66,6 +66,11 @@ pub fn make_folder(path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Whether a state folder in this folder is for a group: the folder is shared, or the git repository says so.
+pub fn is_for_group(around: &Path) -> bool {
+    fs::metadata(around).is_ok_and(|facts| is_shared(&facts)) || is_shared_repository(around)
+}
+
 /// Makes a state folder. It is also shared if the git repository around it says so.
 pub fn make_state_folder(path: &Path) -> io::Result<()> {
     if make_folder(path)? && is_shared_repository(&path.join("..")) {

@@ -5,6 +5,11 @@
 
 mod child;
 mod ending;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod guardian;
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+#[path = "exec/no_guardian.rs"]
+mod guardian;
 mod job;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod posix_spawn;
@@ -15,6 +20,7 @@ mod spec;
 mod start;
 
 pub use ending::Ending;
+pub use guardian::{EndRecord, Guardian, GuardianLine, Note, run_guardian_if_asked};
 pub use program_lookup::ProgramCache;
 pub use replace::replace_process;
 pub use running::{Event, Next, Running};

@@ -31,6 +31,32 @@ pub enum Waited {
     Interrupted,
 }
 
+/// Who else may have the lock at the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// Nobody.
+    #[default]
+    Exclusive,
+    /// Others that share it.
+    Shared,
+}
+
+impl Sharing {
+    const fn blocking(self) -> FlockOperation {
+        match self {
+            Self::Exclusive => FlockOperation::LockExclusive,
+            Self::Shared => FlockOperation::LockShared,
+        }
+    }
+
+    const fn nonblocking(self) -> FlockOperation {
+        match self {
+            Self::Exclusive => FlockOperation::NonBlockingLockExclusive,
+            Self::Shared => FlockOperation::NonBlockingLockShared,
+        }
+    }
+}
+
 /// A second descriptor for the description that this process inherited as `number`, or `None` when it is not open.
 pub fn inherited(number: RawFd) -> io::Result<Option<OwnedFd>> {
     match duplicate(number) {
@@ -50,9 +76,23 @@ pub fn inheritable(descriptor: impl AsFd) -> io::Result<OwnedFd> {
 
 /// Takes the lock if nobody else has it.
 pub fn try_lock(descriptor: impl AsFd) -> io::Result<bool> {
-    match flock(descriptor, FlockOperation::NonBlockingLockExclusive) {
+    try_lock_as(descriptor, Sharing::Exclusive)
+}
+
+/// Takes the lock if nobody has it in a way that excludes this one.
+pub fn try_lock_as(descriptor: impl AsFd, sharing: Sharing) -> io::Result<bool> {
+    match flock(descriptor, sharing.nonblocking()) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Says whether another description has the lock. The answer is of this moment only.
+pub fn is_locked(descriptor: impl AsFd) -> io::Result<bool> {
+    match flock(&descriptor, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(flock(&descriptor, FlockOperation::Unlock).map(|()| false)?),
+        Err(Errno::WOULDBLOCK) => Ok(true),
         Err(error) => Err(error.into()),
     }
 }
@@ -72,15 +112,16 @@ pub fn unlock(descriptor: impl AsFd) -> io::Result<()> {
 /// `after` is called once, when that much time has passed without an end.
 pub fn wait(
     descriptor: impl AsFd,
+    sharing: Sharing,
     until: Option<Instant>,
     interrupts: &[BorrowedFd<'_>],
     after: (Duration, &mut dyn FnMut()),
 ) -> io::Result<Waited> {
-    if try_lock(&descriptor)? {
+    if try_lock_as(&descriptor, sharing)? {
         return Ok(Waited::Locked);
     }
     signal::make_interrupting(INTERRUPT)?;
-    let sleeper = Sleeper::start(descriptor.as_fd())?;
+    let sleeper = Sleeper::start(descriptor.as_fd(), sharing)?;
     let (delay, tell) = after;
     let told_at = Instant::now().checked_add(delay);
     let mut told = false;
@@ -132,12 +173,12 @@ struct Sleeper {
 }
 
 impl Sleeper {
-    fn start(descriptor: BorrowedFd<'_>) -> io::Result<Self> {
+    fn start(descriptor: BorrowedFd<'_>, sharing: Sharing) -> io::Result<Self> {
         let descriptor = fcntl_dupfd_cloexec(descriptor, 3)?;
         let (ended, ends) = io::pipe()?;
         let thread = std::thread::Builder::new().name("flock".to_owned()).spawn(move || {
             let _ends = ends;
-            flock(&descriptor, FlockOperation::LockExclusive)
+            flock(&descriptor, sharing.blocking())
         })?;
         Ok(Self { thread, ended })
     }
@@ -214,7 +255,10 @@ mod tests {
             told = true;
             unlock(&holder).unwrap();
         };
-        assert_eq!(wait(&waiter, None, &[], (Duration::ZERO, &mut release)).unwrap(), Waited::Locked);
+        assert_eq!(
+            wait(&waiter, Sharing::Exclusive, None, &[], (Duration::ZERO, &mut release)).unwrap(),
+            Waited::Locked
+        );
         assert!(told && !try_lock(&holder).unwrap());
     }
 
@@ -223,7 +267,10 @@ mod tests {
         let (_dir, holder, waiter) = two_descriptions();
         assert!(try_lock(&holder).unwrap());
         for _ in 0..50 {
-            assert_eq!(wait(&waiter, Some(Instant::now()), &[], nothing()).unwrap(), Waited::TimedOut);
+            assert_eq!(
+                wait(&waiter, Sharing::Exclusive, Some(Instant::now()), &[], nothing()).unwrap(),
+                Waited::TimedOut
+            );
         }
         unlock(&holder).unwrap();
         assert!(try_lock(&holder).unwrap(), "a waiter that gave up took the lock");
@@ -235,7 +282,10 @@ mod tests {
         assert!(try_lock(&holder).unwrap());
         let (reader, writer) = io::pipe().unwrap();
         drop(writer);
-        assert_eq!(wait(&waiter, None, &[reader.as_fd()], nothing()).unwrap(), Waited::Interrupted);
+        assert_eq!(
+            wait(&waiter, Sharing::Exclusive, None, &[reader.as_fd()], nothing()).unwrap(),
+            Waited::Interrupted
+        );
         unlock(&holder).unwrap();
         assert!(try_lock(&holder).unwrap());
     }

@@ -67,6 +67,15 @@ pub fn try_lock(descriptor: impl AsFd) -> io::Result<bool> {
     }
 }
 
+/// Locks an open file in shared mode if nobody has it locked exclusively. The lock ends when the descriptor is closed.
+pub fn try_lock_shared(descriptor: impl AsFd) -> io::Result<bool> {
+    match rustix::io::retry_on_intr(|| flock(&descriptor, FlockOperation::NonBlockingLockShared)) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Unlocks at once, also when a child that has not called exec yet still shares the descriptor.
 pub fn unlock(descriptor: impl AsFd) {
     // Unlocking an open file cannot fail. If it did, closing the descriptor would do the same.

@@ -6,8 +6,9 @@
 //!
 //! A shell forks a subshell for `$(…)`, `( … )` and the parts of a pipeline. A subshell has the command line of its script, but
 //! it ends at once. It is known by its memory layout: a fork has the layout of its parent, and each exec makes a new one.
-//! A subshell in the background is chosen, because the script may end before it.
+//! A job in the background is chosen, because the script may end before it.
 
+mod background;
 mod subshell;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use thiserror::Error;
 
 use super::process::{self, IdentifyError, MAX_PID};
 use super::process_table;
+use background::{Placement, is_background_command};
 use subshell::{Ancestor, script_process};
 
 const SHELLS: [&str; 12] =
@@ -66,6 +68,11 @@ pub enum ChosenBy {
     Variable(&'static str),
     /// Nobody named it: it is an ancestor with this command line.
     Ancestor(String),
+    /// Nobody named it: it is the background job, with this command line, that runs the command.
+    Job(String),
+    /// Nobody named it: it is an ancestor with this command line, unless the command runs in a background job, which
+    /// cannot be seen.
+    AncestorOrJob(String),
 }
 
 impl fmt::Display for ChosenBy {
@@ -76,6 +83,11 @@ impl fmt::Display for ChosenBy {
             Self::Ancestor(command) => {
                 write!(f, "the nearest ancestor that outlives this command: `{command}`")
             }
+            Self::Job(command) => write!(f, "the background job that runs this command: `{command}`"),
+            Self::AncestorOrJob(command) => write!(
+                f,
+                "the nearest ancestor that outlives this command: `{command}`; in a background job use `exec` or --pid"
+            ),
         }
     }
 }
@@ -146,29 +158,35 @@ pub fn choose(
 }
 
 /// Returns the command line of a process in one short line; empty when it cannot be read.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux shows who holds a file lock"))]
-pub(super) fn command_line(pid: u32) -> String {
+pub fn command_line(pid: u32) -> String {
     shown(&process_table::arguments(pid))
 }
 
 fn lasting_ancestor() -> Option<HolderProcess> {
     let mut pid = process_table::own_info().ok()?.parent;
+    let mut is_unclear = false;
     for _ in 0..MAX_STEPS {
         let ancestor = Ancestor::look(pid)?;
         let script = script_process(&ancestor);
-        if script != pid {
-            pid = script;
+        is_unclear |= script.placement == Placement::Unclear;
+        let is_job = script.placement == Placement::Background;
+        if script.pid != pid && !is_job {
+            pid = script.pid;
             continue;
         }
-        match role(&ancestor.arguments) {
-            Role::PassesThrough => pid = ancestor.parent,
-            Role::Init => return None,
-            Role::Lasts => {
-                let process = process::identify(pid).ok()?;
-                let reason = ChosenBy::Ancestor(shown(&ancestor.arguments));
-                return Some(HolderProcess { process, reason });
+        let reason = match role(&ancestor.arguments) {
+            _ if is_job => ChosenBy::Job,
+            Role::PassesThrough if is_background_command(&ancestor) => ChosenBy::Job,
+            Role::PassesThrough => {
+                pid = ancestor.parent;
+                continue;
             }
-        }
+            Role::Init => return None,
+            Role::Lasts if is_unclear => ChosenBy::AncestorOrJob,
+            Role::Lasts => ChosenBy::Ancestor,
+        };
+        let process = process::identify(script.pid).ok()?;
+        return Some(HolderProcess { process, reason: reason(shown(&ancestor.arguments)) });
     }
     None
 }

@@ -7,6 +7,8 @@
 
 use lockkeeper_core::liveness::ProcessRef;
 
+use super::{holder_process, process};
+
 /// A process that holds a lock or waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockProcess {
@@ -14,6 +16,16 @@ pub struct LockProcess {
     pub process: ProcessRef,
     /// Its command line, in one short line.
     pub command: String,
+    /// Whether a signal has stopped it (SIGSTOP, Ctrl-Z): it does nothing until it is continued.
+    pub is_stopped: bool,
+}
+
+impl LockProcess {
+    /// Describes a process.
+    pub fn of(process: ProcessRef) -> Self {
+        let command = holder_process::command_line(process.pid);
+        Self { process, command, is_stopped: process::is_stopped(process) }
+    }
 }
 
 /// The holders of the lock on one file, and the processes that wait for it.
@@ -52,6 +64,14 @@ pub fn find(files: &[FileId]) -> Vec<LockHolders> {
     system::find(files)
 }
 
+/// Finds a process that has the `flock(2)` lock on a file. If several share it, a stopped one: the others may wait for it.
+///
+/// Of the processes of other users only the one that took the lock is visible, and of those in other pid namespaces none.
+pub fn holder(file: FileId) -> Option<LockProcess> {
+    let shared = find(&[file]).pop().map(|found| found.holders).unwrap_or_default();
+    shared.into_iter().max_by_key(|holder| holder.is_stopped).or_else(|| system::taker(file))
+}
+
 /// Says whether descriptor `number` of this process carries a `flock(2)` lock; `None` when the system does not show it.
 pub fn carries_lock(number: i32) -> Option<bool> {
     system::carries_lock(number)
@@ -77,7 +97,7 @@ mod system {
     use lockkeeper_core::liveness::ProcessRef;
 
     use super::{FileId, LockHolders, LockProcess};
-    use crate::{holder_process, process, process_table};
+    use crate::{process, process_table};
 
     /// The most ancestors that are visited, so that the search ends even if the process table changes meanwhile.
     const MAX_STEPS: usize = 256;
@@ -159,9 +179,15 @@ mod system {
         outermost
     }
 
+    pub(super) fn taker(file: FileId) -> Option<LockProcess> {
+        let (major, minor) = (rustix::fs::major(file.device), rustix::fs::minor(file.device));
+        let name = format!("{major:02x}:{minor:02x}:{}", file.inode);
+        let table = fs::read_to_string("/proc/locks").unwrap_or_default();
+        taking_pid(&table, &name).and_then(lock_process)
+    }
+
     fn lock_process(pid: u32) -> Option<LockProcess> {
-        let process = process::identify(pid).ok()?;
-        Some(LockProcess { process, command: holder_process::command_line(pid) })
+        process::identify(pid).ok().map(LockProcess::of)
     }
 
     /// Returns the device and inode in `lock: 1: FLOCK  ADVISORY  WRITE 4711 00:2a:99 0 EOF`.
@@ -192,9 +218,18 @@ mod system {
         })
     }
 
+    /// Returns the pid in a line such as `7: FLOCK  ADVISORY  WRITE 4711 00:2a:99 0 EOF`.
+    fn taking_pid(table: &str, name: &str) -> Option<u32> {
+        table.lines().find_map(|line| match line.split_ascii_whitespace().collect::<Vec<_>>()[..] {
+            [_, "FLOCK", _, _, pid, found, ..] if found == name => pid.parse().ok(),
+            _ => None,
+        })
+    }
+
     #[cfg(test)]
     mod tests {
         use super::*;
+        use crate::lock_holders::holder;
 
         #[test]
         fn the_lines_of_the_kernel_are_parsed() {
@@ -205,6 +240,8 @@ mod system {
                 1: -> FLOCK  ADVISORY  WRITE 4712 00:2a:99 0 EOF\n\
                 1: -> FLOCK  ADVISORY  WRITE 4713 00:2a:98 0 EOF\n";
             assert_eq!(waiting_pids(table, "00:2a:99").collect::<Vec<_>>(), [4712]);
+            assert_eq!(taking_pid(table, "00:2a:99"), Some(4711));
+            assert_eq!(taking_pid(table, "00:2a:98"), None, "it only waits");
         }
 
         #[test]
@@ -219,6 +256,8 @@ mod system {
             assert_eq!(holders[0].process, process::current().unwrap());
             use std::os::fd::AsRawFd;
             assert_eq!(carries_lock(file.as_raw_fd()), Some(true));
+            assert_eq!(holder(id).as_ref(), Some(&holders[0]));
+            assert!(!holders[0].is_stopped);
         }
     }
 }
@@ -227,7 +266,7 @@ mod system {
 mod system {
     use lockkeeper_core::liveness::ProcessRef;
 
-    use super::{FileId, LockHolders};
+    use super::{FileId, LockHolders, LockProcess};
 
     pub(super) fn find(files: &[FileId]) -> Vec<LockHolders> {
         vec![LockHolders::default(); files.len()]
@@ -238,6 +277,10 @@ mod system {
     }
 
     pub(super) fn opener(_number: i32, _file: FileId) -> Option<ProcessRef> {
+        None
+    }
+
+    pub(super) fn taker(_file: FileId) -> Option<LockProcess> {
         None
     }
 

@@ -10,7 +10,7 @@ use lockkeeper_core::liveness::Origin;
 /// another machine, and only the TTL can end its claims.
 pub fn origin() -> io::Result<Origin> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    Ok(Origin { host, boot: boot()?, pid_namespace: pid_namespace()? })
+    Ok(Origin { host, boot: boot()?, pid_namespace: pid_namespace()?, session: None })
 }
 
 #[cfg(target_os = "linux")]

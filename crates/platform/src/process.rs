@@ -106,6 +106,12 @@ pub fn identify(pid: u32) -> Result<ProcessRef, IdentifyError> {
     if ended { Err(IdentifyError::NotRunning(pid)) } else { Ok(reference(&info)) }
 }
 
+/// Says whether a signal has stopped the process (SIGSTOP, Ctrl-Z): it does nothing until it is continued.
+pub fn is_stopped(process: ProcessRef) -> bool {
+    process_table::info(process.pid)
+        .is_ok_and(|info| info.state == TaskState::Stopped && reference(&info) == process)
+}
+
 /// Checks whether the process still lives. Sends no signal.
 pub fn look(process: ProcessRef) -> ProcessState {
     let Some(number) = checked(process.pid) else { return ProcessState::Unreadable };
@@ -197,6 +203,11 @@ pub fn watch_child(pid: Pid) -> Option<OwnedFd> {
     }
 }
 
+/// Says whether the process behind this descriptor has ended.
+pub(super) fn has_ended(watched: &OwnedFd) -> bool {
+    pidfd::has_ended(watched).unwrap_or(false)
+}
+
 /// Returns the `wait(2)` status of the process behind this descriptor, where the system shows it to other processes
 /// than the parent. Returns `None` while the process lives.
 pub fn exit_status(watched: &OwnedFd, process: ProcessRef) -> Option<i32> {
@@ -240,6 +251,14 @@ impl ChildGuard {
         let pid = pid(&child);
         guarded.insert(pid);
         Ok((child, Self { pid: Some(pid) }))
+    }
+}
+
+impl ChildGuard {
+    /// Guards a process that is a child of this one, or becomes one when its parent dies.
+    pub(super) fn of(pid: u32) -> Self {
+        GUARDED.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+        Self { pid: Some(pid) }
     }
 }
 

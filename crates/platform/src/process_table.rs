@@ -32,12 +32,19 @@ pub(super) struct MemoryLayout {
     arguments: u64,
 }
 
+/// Which of the keyboard's signals a process ignores. Shells let their background jobs ignore them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct IgnoredSignals {
+    pub(super) interrupt: bool,
+    pub(super) quit: bool,
+}
+
 #[cfg(target_vendor = "apple")]
 pub(super) use super::macos::{all, arguments, info, own_info};
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    all, arguments, environment_value, has_environment_entry, ignores_interrupt, info, is_thread,
+    all, arguments, environment_value, has_environment_entry, ignored_signals, info, is_thread,
     memory_layout, own_info, reads_output_of, zombie_status,
 };
 
@@ -47,8 +54,8 @@ pub(super) fn memory_layout(_pid: u32) -> Option<MemoryLayout> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn ignores_interrupt(_pid: u32) -> bool {
-    false
+pub(super) fn ignored_signals(_pid: u32) -> IgnoredSignals {
+    IgnoredSignals::default()
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -85,7 +92,7 @@ mod linux {
 
     use lockkeeper_core::liveness::ProcessRef;
 
-    use super::{MemoryLayout, ProcessInfo, TaskState};
+    use super::{IgnoredSignals, MemoryLayout, ProcessInfo, TaskState};
 
     /// How many times, one millisecond apart, the environment of a process is read that is in the middle of exec.
     const EXEC_LOOKS: u32 = 200;
@@ -202,12 +209,13 @@ mod linux {
         Some(MemoryLayout { code: address(26)?, stack: address(28)?, arguments: address(48)? })
     }
 
-    /// Says whether the process ignores SIGINT, as a shell's job in the background does.
-    pub(crate) fn ignores_interrupt(pid: u32) -> bool {
+    /// Returns the signals that the process ignores; none when it cannot be seen.
+    pub(crate) fn ignored_signals(pid: u32) -> IgnoredSignals {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-        let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        mask.is_some_and(|mask| mask & (1 << (libc::SIGINT - 1)) != 0)
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        let has = |signal: libc::c_int| mask & (1 << (signal - 1)) != 0;
+        IgnoredSignals { interrupt: has(libc::SIGINT), quit: has(libc::SIGQUIT) }
     }
 
     /// Says whether one process has the reading end of the pipe open that is the standard output of the other.

@@ -103,6 +103,18 @@ pub(super) fn without_ttou<T>(action: impl FnOnce() -> T) -> T {
     outcome
 }
 
+/// Blocks every signal that can be blocked, in this thread and in those that it starts.
+#[expect(unsafe_code, reason = "rustix has no signal sets")]
+pub(super) fn block_all() {
+    // SAFETY: a set holds integers, and the call only writes to it.
+    let all = unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigfillset(&raw mut set);
+        set
+    };
+    change_mask(libc::SIG_SETMASK, &all);
+}
+
 /// Installs a handler that does nothing, so that the signal interrupts the system call of the thread it is sent to.
 pub(super) fn make_interrupting(signal: Signal) -> io::Result<()> {
     extern "C" fn nothing(_signal: c_int) {}

@@ -227,6 +227,20 @@ pub fn sweep(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether the process that slept on a waker is gone: its FIFO is there, and nobody reads it. False if that cannot be seen.
+pub fn is_abandoned(dir: &Path, waker: WakerId) -> bool {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let has_no_reader =
+        || rustix::fs::open(path(dir, waker), flags, Mode::empty()).err() == Some(Errno::NXIO);
+    // A process that makes its FIFO holds the lock until it reads it. It may be stopped, so nobody waits for it here.
+    has_no_reader()
+        && open_folder(dir)
+            .ok()
+            .flatten()
+            .is_some_and(|folder| flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok())
+        && has_no_reader()
+}
+
 fn open_folder(dir: &Path) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::open(dir.join("wake"), flags, Mode::empty()) {

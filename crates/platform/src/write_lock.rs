@@ -1,19 +1,57 @@
 //! Write lock: a lock file that one process at a time holds while it writes to a database.
 //!
-//! The kernel queues those who wait, so it is fairer than the busy timeout of SQLite, and nobody polls.
+//! The kernel queues those who wait, so it is fairer than the busy timeout of SQLite, and nobody polls. Holders keep it for
+//! microseconds, unless one is stopped meanwhile (SIGSTOP, Ctrl-Z, a frozen container). So a wait ends with an error that names the
+//! holder: after ten seconds if the holder is stopped, otherwise after thirty.
 
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
 
 use super::fs::{open_private, open_to_read};
+use super::lock_holders::{self, FileId, LockProcess};
+use super::thread_timer::ThreadTimer;
 
 /// How often a held lock is tried before the process goes to sleep.
 const TRIES: u32 = 40;
 /// How many spin rounds are between two tries.
 const PAUSE: u32 = 50;
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// How often the wait is interrupted to look at the time.
+    tick: Duration,
+    /// For a holder that is stopped.
+    stopped: Duration,
+    /// For any other holder.
+    any: Duration,
+}
+
+const PATIENCE: Patience =
+    Patience { tick: Duration::from_secs(1), stopped: Duration::from_secs(10), any: Duration::from_secs(30) };
+
+/// Why the lock could not be taken.
+#[derive(Debug, Error)]
+pub enum WriteLockError {
+    /// The system failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Another process keeps it for so long that it is not worth waiting.
+    #[error("another process keeps it")]
+    Kept {
+        /// Which one, if the system shows it.
+        holder: Option<LockProcess>,
+        /// How long this process has waited.
+        waited: Duration,
+    },
+}
 
 /// A lock file. The kernel queues those who wait, and frees the lock when its holder dies.
 #[derive(Debug)]
@@ -21,17 +59,23 @@ pub struct WriteLock {
     file: File,
     /// The kernel lock belongs to the open file. It does not exclude two threads that share the file.
     threads: Mutex<()>,
+    /// Whether the last wait was in vain because the holder is stopped. The next one need not wait for that again.
+    is_kept: AtomicBool,
 }
 
 impl WriteLock {
     /// Opens the lock file. Creates it with access for its owner only. Refuses anything but a regular file.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: open_private(path)?.into(), threads: Mutex::new(()) })
+        Ok(Self::of(open_private(path)?.into()))
     }
 
     /// Opens an existing lock file that may not be written.
     pub fn open_to_read(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: open_to_read(path)?.into(), threads: Mutex::new(()) })
+        Ok(Self::of(open_to_read(path)?.into()))
+    }
+
+    fn of(file: File) -> Self {
+        Self { file, threads: Mutex::new(()), is_kept: AtomicBool::new(false) }
     }
 
     /// The two numbers in the lock file; zero if there are none. The caller holds the lock. Version 0.1.0 writes only the first.
@@ -49,28 +93,71 @@ impl WriteLock {
     }
 
     /// Waits until nobody else holds the lock, and takes it.
-    pub fn lock(&self) -> io::Result<WriteLockGuard<'_>> {
+    pub fn lock(&self) -> Result<WriteLockGuard<'_>, WriteLockError> {
+        self.lock_within(PATIENCE)
+    }
+
+    /// The process that has the lock, if it is stopped: nobody else can write until it is continued or ends.
+    pub fn stopped_holder(&self) -> Option<LockProcess> {
+        self.holder().filter(|holder| holder.is_stopped)
+    }
+
+    fn lock_within(&self, patience: Patience) -> Result<WriteLockGuard<'_>, WriteLockError> {
+        let entered = Instant::now();
         // The mutex guards nothing that a panic could leave half done.
         let thread = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.try_lock()? {
-            return Ok(WriteLockGuard { file: &self.file, _thread: thread });
+        let is_free = self.try_lock()? || self.spin()?;
+        let taken = if is_free { Ok(()) } else { self.wait(entered, patience) };
+        let is_kept = matches!(&taken, Err(WriteLockError::Kept { holder: Some(one), .. }) if one.is_stopped);
+        if is_kept != self.is_kept.load(Ordering::Relaxed) {
+            self.is_kept.store(is_kept, Ordering::Relaxed);
         }
+        taken?;
+        Ok(WriteLockGuard { file: &self.file, _thread: thread })
+    }
+
+    /// Tries again for a moment. Holders keep it for some microseconds: to sleep and to be woken would take longer.
+    fn spin(&self) -> io::Result<bool> {
         if has_several_cores() {
-            // Holders keep it for some microseconds. To sleep and to be woken would take longer than to try again.
             for _ in 0..TRIES {
                 if self.try_lock()? {
-                    return Ok(WriteLockGuard { file: &self.file, _thread: thread });
+                    return Ok(true);
                 }
                 pause();
             }
         }
-        loop {
-            match self.file.lock() {
-                Ok(()) => return Ok(WriteLockGuard { file: &self.file, _thread: thread }),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        Ok(false)
+    }
+
+    /// Sleeps until the lock is free. `entered` is when the caller began to wait, perhaps for other threads.
+    fn wait(&self, entered: Instant, patience: Patience) -> Result<(), WriteLockError> {
+        // Without a timer, which a sandbox may forbid, it waits for as long as it takes.
+        let _timer = ThreadTimer::every(patience.tick);
+        let mut waited = entered.elapsed();
+        if self.is_kept.load(Ordering::Relaxed) {
+            waited = waited.max(patience.stopped);
         }
+        loop {
+            if waited >= patience.stopped {
+                let holder = self.holder();
+                if waited >= patience.any || holder.as_ref().is_some_and(|holder| holder.is_stopped) {
+                    return Err(WriteLockError::Kept { holder, waited });
+                }
+            }
+            let asleep = Instant::now();
+            match self.file.lock() {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+            // If this process was stopped itself, perhaps together with the holder, it has not waited in that time.
+            waited += asleep.elapsed().min(2 * patience.tick);
+        }
+    }
+
+    fn holder(&self) -> Option<LockProcess> {
+        let stat = rustix::fs::fstat(&self.file).ok()?;
+        lock_holders::holder(FileId::of(&stat))
     }
 
     /// Takes the lock if nobody holds it now.
@@ -122,71 +209,6 @@ impl Drop for WriteLockGuard<'_> {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::process::Command;
-
-    fn another_process_can_lock(path: &Path) -> bool {
-        Command::new("flock").arg("-n").arg(path).arg("true").status().unwrap().success()
-    }
-
-    #[test]
-    fn another_process_waits_until_the_guard_is_dropped() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("gate");
-        let lock = WriteLock::open(&path).unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        let guard = lock.lock().unwrap();
-        assert!(!another_process_can_lock(&path));
-        drop(guard);
-        assert!(another_process_can_lock(&path));
-    }
-
-    #[test]
-    fn threads_that_share_a_lock_hold_it_one_at_a_time() {
-        let dir = tempfile::tempdir().unwrap();
-        let lock = WriteLock::open(&dir.path().join("gate")).unwrap();
-        let inside = std::sync::atomic::AtomicU32::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..200 {
-                        let _guard = lock.lock().unwrap();
-                        assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
-                        inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-                    }
-                });
-            }
-        });
-    }
-
-    #[test]
-    fn two_numbers_can_be_kept_in_the_lock_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("gate");
-        let lock = WriteLock::open(&path).unwrap();
-        assert_eq!(lock.noted().unwrap(), (0, 0));
-        std::fs::write(&path, format!("{:020}", 7)).unwrap();
-        assert_eq!(lock.noted().unwrap(), (7, 0), "as version 0.1.0 writes it");
-        for numbers in [(4097, 1), (u64::MAX, u64::MAX), (12, 0)] {
-            lock.note(numbers.0, numbers.1).unwrap();
-            assert_eq!(WriteLock::open(&path).unwrap().noted().unwrap(), numbers);
-        }
-    }
-
-    #[test]
-    fn only_a_regular_file_is_a_lock_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let link = dir.path().join("link");
-        symlink(dir.path().join("elsewhere"), &link).unwrap();
-        assert!(WriteLock::open(&link).is_err());
-        assert!(!dir.path().join("elsewhere").exists());
-        assert!(WriteLock::open(dir.path()).is_err());
-        assert!(WriteLock::open(Path::new("/dev/null")).is_err());
-        let fifo = dir.path().join("fifo");
-        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        assert!(WriteLock::open(&fifo).is_err());
-    }
-}
+mod tests;

@@ -24,10 +24,30 @@ function readClock(root) {
   if (drawn) clockOffset = drawn - Date.now();
 }
 
+/** Writes a text without replacing its node, so that a selection around it stays. */
+function write(element, text) {
+  if (element.firstChild?.nodeType !== Node.TEXT_NODE) element.textContent = text;
+  else if (element.firstChild.data !== text) element.firstChild.data = text;
+}
+
+const local = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "medium", timeStyle: "medium" });
+
+/** A time has its other forms as a tooltip: local time, UTC, and how long ago it was. */
+function explain(time, now) {
+  const { at, since, until } = time.dataset;
+  const point = Number(at ?? since ?? until);
+  if (!point) return;
+  const utc = new Date(point).toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
+  if (at) write(time, local.format(point));
+  const title = at ? `${utc} · ${span(Math.abs(now - point))}` : `${local.format(point)} · ${utc}`;
+  if (time.title !== title) time.title = title;
+}
+
 function tick() {
   const now = Date.now() + clockOffset;
-  for (const one of document.querySelectorAll("time[data-since]")) one.textContent = span(now - one.dataset.since);
-  for (const one of document.querySelectorAll("time[data-until]")) one.textContent = span(one.dataset.until - now);
+  for (const one of document.querySelectorAll("time[data-since]")) write(one, span(now - one.dataset.since));
+  for (const one of document.querySelectorAll("time[data-until]")) write(one, span(one.dataset.until - now));
+  for (const one of document.querySelectorAll("time")) explain(one, now);
 }
 
 // Updates -------------------------------------------------------------------------------------------------------------
@@ -45,7 +65,7 @@ function updateSoon() {
 }
 
 async function update() {
-  if (updating || dialog.open) {
+  if (updating || document.querySelector("dialog[open]")) {
     again = true;
     return;
   }
@@ -67,21 +87,45 @@ async function update() {
 
 function replace(drawn) {
   readClock(drawn);
+  if (document.title !== drawn.title) document.title = drawn.title;
   for (const fresh of drawn.querySelectorAll("[data-live][id]")) {
     const shown = byId(fresh.id);
-    if (!shown || shown.outerHTML === fresh.outerHTML) continue;
-    const focused = shown.contains(document.activeElement) ? document.activeElement.id : "";
-    const open = [...shown.querySelectorAll("details[open][id]")].map((one) => one.id);
-    const scrolled = [...shown.querySelectorAll("[data-scroll][id]")].map((one) => {
-      const atEnd = one.scrollTop + one.clientHeight >= one.scrollHeight - 8;
-      return [one.id, atEnd ? Infinity : one.scrollTop];
-    });
-    shown.replaceWith(fresh);
-    open.forEach((id) => byId(id)?.setAttribute("open", ""));
-    scrolled.forEach(([id, top]) => byId(id)?.scrollTo(0, top === Infinity ? byId(id).scrollHeight : top));
-    if (focused) byId(focused)?.focus({ preventScroll: true });
+    if (!shown) continue;
+    const scrolled = [...shown.querySelectorAll("[data-scroll][id]")].filter((one) => one.scrollTop + one.clientHeight >= one.scrollHeight - 8);
+    morph(shown, fresh);
+    scrolled.forEach((one) => one.scrollTo(0, one.scrollHeight));
   }
+  noticeAttention();
   tick();
+}
+
+/** Makes an element like a fresh one. Nodes that stay the same are kept, and with them the selection and the focus. */
+function morph(shown, fresh) {
+  if (shown.isEqualNode(fresh)) return;
+  if (shown.nodeType !== fresh.nodeType || shown.nodeName !== fresh.nodeName) return shown.replaceWith(fresh);
+  if (shown.nodeType !== Node.ELEMENT_NODE) {
+    if (shown.data !== fresh.data) shown.data = fresh.data;
+    return;
+  }
+  const own = (name) => ["open", "data-busy"].includes(name) || (name === "disabled" && shown.dataset.busy);
+  for (const { name } of [...shown.attributes]) if (!fresh.hasAttribute(name) && !own(name)) shown.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) if (shown.getAttribute(name) !== value && !own(name)) shown.setAttribute(name, value);
+  let next = shown.firstChild;
+  for (const child of [...fresh.childNodes]) {
+    // A row is found by its id, wherever it is now.
+    const same = (child.id && [...shown.children].find((one) => one.id === child.id)) || (next && !next.id && !child.id ? next : null);
+    if (!same) shown.insertBefore(child, next);
+    else {
+      if (same === next) next = next.nextSibling;
+      else shown.insertBefore(same, next);
+      morph(same, child);
+    }
+  }
+  while (next) {
+    const rest = next.nextSibling;
+    next.remove();
+    next = rest;
+  }
 }
 
 // Event stream --------------------------------------------------------------------------------------------------------
@@ -139,13 +183,22 @@ function filled(text, values) {
   return text.replace(/\{(\w)\}/g, (_, name) => values[name].toLocaleString(document.documentElement.lang));
 }
 
+function busy(button, value) {
+  button.disabled = value;
+  if (value) button.dataset.busy = "1";
+  else delete button.dataset.busy;
+}
+
 let decide = null;
 
-/** Asks with a dialog; true when the user confirms. */
-function confirmed(text) {
+/** Asks with a dialog, which names the thing and what follows; true when the user confirms. */
+function confirmed(text, { title, yes, no } = {}) {
   // The close event of a dialog comes late: another question may have been opened before it.
   decide?.(false);
-  byId("confirm-text").textContent = text;
+  byId("confirm-title").textContent = printable(title || texts.sure);
+  byId("confirm-text").textContent = printable(text);
+  byId("confirm-yes").textContent = printable(yes || texts.yes);
+  byId("confirm-no").textContent = printable(no || texts.no);
   dialog.returnValue = "";
   dialog.showModal();
   return new Promise((resolve) => (decide = resolve));
@@ -159,28 +212,30 @@ function closed() {
 }
 
 async function call(button) {
-  if (button.dataset.confirm && !(await confirmed(button.dataset.confirm))) return;
+  if (button.dataset.confirm && !(await confirmed(button.dataset.confirm, button.dataset))) return;
   const [method, path] = button.dataset.call.split(" ");
-  button.disabled = true;
+  busy(button, true);
   try {
     const body = button.dataset.body;
     const headers = body ? { "content-type": "application/json" } : {};
     let answer = await fetch(path, { method, headers, body });
     let told = await answer.json().catch(() => ({}));
-    if (button.dataset.force && told.error?.code === "DEPENDS_NOT_DONE") {
+    if (button.dataset.force && told.error?.reason_code === "DEPENDS_NOT_DONE") {
       // It comes after others that are not done. Only a confirmed start ignores them.
       if (!(await confirmed(`${button.dataset.force} (${told.error.context.unmet.join(", ")})`))) return;
       answer = await fetch(`${path}?force=true`, { method, headers, body });
       told = await answer.json().catch(() => ({}));
     }
     if (!answer.ok) return refused(told.error ?? {}, answer);
-    say(button.dataset.done || told.message || texts.done);
+    // The API answers actions in English.
+    const message = document.documentElement.lang === "en" ? told.message : "";
+    say(button.dataset.done || message || texts.done);
     const next = button.dataset.goto && answer.headers.get("location");
     if (next) location.href = next.replace(/^\/api/, "");
   } catch {
     say(texts.liveOff, true);
   } finally {
-    button.disabled = false;
+    busy(button, false);
     updateSoon();
   }
 }
@@ -195,12 +250,12 @@ async function callForAll(button) {
     if (!answer.ok) refused(told.error ?? {}, answer);
     return answer.ok ? told : null;
   };
-  button.disabled = true;
+  busy(button, true);
   try {
     const forecast = await ask({ dry_run: true });
     if (!forecast) return;
     if (forecast.moved === 0) return say(texts.bulkNone);
-    if (!(await confirmed(filled(question, { n: forecast.moved })))) return;
+    if (!(await confirmed(filled(question, { n: forecast.moved }), button.dataset))) return;
     const [line, sum] = [say(""), { n: 0, m: 0 }];
     // Requests that are newer than the question are left out.
     for (let after; ; ) {
@@ -217,7 +272,7 @@ async function callForAll(button) {
   } catch {
     say(texts.liveOff, true);
   } finally {
-    button.disabled = false;
+    busy(button, false);
     updateSoon();
   }
 }
@@ -225,20 +280,116 @@ async function callForAll(button) {
 /** Shows why a call was refused and what to do. A run in progress is linked. */
 function refused(error, answer) {
   if (error.reason_code === "QUEUE_IN_PROGRESS") return say(`${texts.queueBusy} — ${(error.actions ?? []).join(" — ")}`, true);
-  if (error.context?.latest_run_url) {
+  // A run of another program has no page here.
+  if (error.context?.latest_run_url && !error.context.lock_file) {
     location.href = error.context.latest_run_url.replace(/^\/api/, "");
     return;
   }
   say([error.title ?? `${answer.status}`, error.detail ?? error.message, ...(error.actions ?? [])].filter(Boolean).join(" — "), true);
 }
 
+// Forms in dialogs ----------------------------------------------------------------------------------------------------
+
+function openForm(dialog) {
+  dialog.querySelector(".problem").textContent = "";
+  dialog.showModal();
+}
+
+/** Sends a form as JSON. An error is shown in the dialog, which stays open with what was written. */
+async function send(form, path, body) {
+  const problem = form.querySelector(".problem");
+  const button = form.querySelector("button.primary");
+  busy(button, true);
+  try {
+    const answer = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+    const told = await answer.json().catch(() => ({}));
+    if (!answer.ok) {
+      const { title, detail, message, hint } = told.error ?? {};
+      problem.textContent = printable([title ?? `${answer.status}`, detail ?? message, hint].filter(Boolean).join(" — "));
+      return;
+    }
+    const dialog = form.closest("dialog");
+    if (dialog) {
+      dialog.close();
+      form.reset();
+    }
+    say(form.dataset.done || texts.done);
+    updateSoon();
+  } catch {
+    problem.textContent = texts.liveOff;
+  } finally {
+    busy(button, false);
+  }
+}
+
+function askForAnswer(button) {
+  byId("answer-title").textContent = printable(texts.answerTitle.replace("{title}", () => button.dataset.title));
+  byId("answer-question").textContent = printable(button.dataset.question);
+  byId("answer-form").dataset.path = button.dataset.answer;
+  openForm(byId("answer"));
+}
+
+byId("answer-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  send(event.target, event.target.dataset.path, { answer: byId("answer-text").value });
+});
+byId("priority-form")?.addEventListener("submit", (event) => {
+  event.preventDefault();
+  send(event.target, event.target.dataset.path, { priority: Number(byId("priority").value) });
+});
+byId("new-request-form")?.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const field = (name) => event.target.elements[name].value.trim();
+  const words = (name) => field(name).split(/\s+/).filter(Boolean);
+  const body = { command: ["sh", "-c", field("command")], locks: words("locks"), paths: words("paths"), after: words("after"), priority: Number(field("priority")) };
+  // The words of the user, not those of the shell.
+  body.title = field("title") || field("command").slice(0, 80);
+  send(event.target, "/api/requests", body);
+});
+
+// Notifications -------------------------------------------------------------------------------------------------------
+
+const notify = byId("notify");
+const canNotify = "Notification" in window && window.isSecureContext;
+const notifies = () => canNotify && Notification.permission === "granted" && localStorage.getItem("lockkeeper_notify") === "1";
+let known = Number(byId("attention").dataset.count);
+
+function showNotify() {
+  notify.hidden = !canNotify || Notification.permission === "denied";
+  notify.textContent = notifies() ? notify.dataset.off : notify.dataset.on;
+  notify.setAttribute("aria-pressed", `${notifies()}`);
+}
+
+/** Tells the user when more needs a person than before. */
+function noticeAttention() {
+  const { count, text } = byId("attention").dataset;
+  const now = Number(count);
+  if (now > known && notifies() && document.hidden) new Notification("Lockkeeper", { body: text.replace("{n}", now), tag: "lockkeeper" });
+  known = now;
+}
+
+notify.addEventListener("click", async () => {
+  const wanted = !notifies();
+  if (wanted && Notification.permission !== "granted") await Notification.requestPermission();
+  localStorage.setItem("lockkeeper_notify", wanted ? "1" : "0");
+  showNotify();
+});
+showNotify();
+
 function remember(name, value) {
   document.cookie = `${name}=${value}; path=/; max-age=31536000; samesite=strict`;
 }
 
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("button[data-call], button[data-bulk]");
-  if (button) (button.dataset.bulk ? callForAll : call)(button);
+  const button = event.target.closest("button");
+  if (!button) return;
+  const { call: calls, bulk, answer, open, close, copy } = button.dataset;
+  if (bulk) callForAll(button);
+  else if (calls) call(button);
+  else if (answer) askForAnswer(button);
+  else if (open) openForm(byId(open));
+  else if (close !== undefined) button.closest("dialog").close();
+  else if (copy !== undefined) navigator.clipboard.writeText(copy).then(() => say(texts.copied), () => say(texts.notCopied, true));
 });
 byId("language").addEventListener("change", (event) => {
   remember("lockkeeper_lang", event.target.value);
@@ -251,7 +402,9 @@ byId("theme").addEventListener("change", (event) => {
   document.documentElement.dataset.theme = event.target.value;
 });
 dialog.addEventListener("close", closed);
-document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : listen()));
+for (const one of document.querySelectorAll("dialog")) one.addEventListener("close", () => again && update());
+// A page that notifies listens on while it is hidden.
+document.addEventListener("visibilitychange", () => (document.hidden && !notifies() ? disconnect() : listen()));
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(input|select|textarea)$/i.test(event.target.tagName)) return;
   const field = document.querySelector(`[data-focus-key="${CSS.escape(event.key)}"]`);
@@ -274,9 +427,13 @@ function useCode() {
 addEventListener("hashchange", useCode);
 useCode();
 
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 readClock(document);
 tick();
 setInterval(tick, 1000);
 for (const one of document.querySelectorAll("[data-scroll]")) one.scrollTo(0, one.scrollHeight);
+// Not everything is an event: such a page is read again every few seconds while somebody looks at it.
+const every = Number(document.querySelector("[data-refresh]")?.dataset.refresh ?? 30);
+setInterval(() => (document.hidden && !notifies()) || updateSoon(), every * 1000);
 if (document.querySelector("[data-log]")) import("/assets/log.mjs");
 if (!document.hidden) listen();

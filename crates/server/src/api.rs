@@ -1,5 +1,6 @@
 //! Routes of the API, one module for each topic, and the middleware around all of them.
 
+pub(super) mod agents;
 mod bulk;
 mod conflicts;
 mod doctor;
@@ -16,7 +17,7 @@ pub(super) mod stages;
 
 use std::net::SocketAddr;
 
-use axum::Json;
+use crate::json::Json;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
@@ -26,6 +27,7 @@ use axum::response::{IntoResponse, Response};
 use lockkeeper_engine::report::{Exit, Report};
 use serde::Serialize;
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -41,7 +43,7 @@ use crate::state::{AppState, timed_out};
 /// The router of everything that is served at `address`.
 pub(super) fn router(state: &AppState, address: SocketAddr, shutdown: &Shutdown) -> Router {
     let (router, description) = documented_routes(shutdown).split_for_parts();
-    let document = openapi::Document::new(&description);
+    let document = openapi::Document::new(description);
     let timed = middleware::from_fn_with_state(state.clone(), limit_time);
     router
         .merge(page::routes(page::ApiReference::new(document.json())))
@@ -54,6 +56,8 @@ pub(super) fn router(state: &AppState, address: SocketAddr, shutdown: &Shutdown)
         .fallback(not_found)
         .layer(middleware::from_fn_with_state(AccessPolicy::new(state, address), enforce))
         .layer(middleware::from_fn_with_state(state.clone(), localize))
+        // Event streams stay as they are: each event is sent at once.
+        .layer(CompressionLayer::new())
         .layer(middleware::from_fn_with_state(state.clone(), metrics::measure))
         .with_state(state.clone())
 }
@@ -64,9 +68,12 @@ fn documented_routes(shutdown: &Shutdown) -> OpenApiRouter<AppState> {
         .routes(routes!(locks::list, locks::acquire))
         .routes(routes!(locks::show, locks::release))
         .routes(routes!(locks::renew))
+        .routes(routes!(agents::list))
         .routes(routes!(requests::list, requests::submit))
-        .routes(routes!(requests::show))
+        .routes(routes!(requests::show, requests::replace))
         .routes(routes!(requests::run))
+        .routes(routes!(requests::answer))
+        .routes(routes!(requests::set_priority))
         .routes(routes!(runs::list))
         .routes(routes!(bulk::cancel))
         .routes(routes!(bulk::retry))

@@ -20,7 +20,7 @@ use lockkeeper_engine::Engine;
 use lockkeeper_platform::random;
 use tokio::sync::broadcast;
 
-use message::Message;
+pub(super) use message::Message;
 use watcher::Watcher;
 
 /// How many events the replay buffer keeps.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::Json;
+use crate::json::Json;
 use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_LANGUAGE, HeaderValue, LOCATION};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use lockkeeper_engine::messages::Language;
 use lockkeeper_engine::report::{Exit, Report};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::cookies::cookie;
@@ -59,21 +59,7 @@ impl ApiError {
 
     /// The response in a language.
     fn render(&self, state: &AppState, language: Language) -> Response {
-        let mut body = self.report.to_json();
-        let error = &mut body["error"];
-        let code = error["reason_code"].as_str().unwrap_or_default().to_owned();
-        if let Some(message) = state.messages().get(language, &code) {
-            error["title"] = message.title.clone().into();
-            error["summary"] = message.summary.clone().into();
-            error["actions"] = message.actions.clone().into();
-            if language != Language::En {
-                error["detail"] = error["message"].take();
-                error["message"] = message.title.clone().into();
-                error["hint"] = message.actions.first().cloned().into();
-            }
-        } else {
-            error["actions"] = json!(self.report.hint().into_iter().collect::<Vec<_>>());
-        }
+        let body = self.report.to_json_in(language, state.messages());
         let mut response = (self.status, Json(body)).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_LANGUAGE, HeaderValue::from_static(language.code()));
@@ -151,7 +137,11 @@ fn requested_language(uri: &Uri, headers: &HeaderMap) -> Option<Language> {
 
 /// An error.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Error)]
+#[schema(as = Error, example = json!({ "error": {
+    "category": "EXECUTION", "reason_code": "LOCK_HELD", "message": "refused: db, held by script:deploy for 12s",
+    "hint": "ask again with `\"wait\": true` to get a place in line", "context": {}, "title": "The lock is held",
+    "summary": null, "actions": [], "detail": null
+} }))]
 pub(super) struct ErrorView {
     error: ErrorBody,
 }
@@ -168,7 +158,7 @@ struct ErrorBody {
     /// What the user can do about it.
     hint: Option<String>,
     /// Values for programs.
-    #[schema(value_type = Object)]
+    #[schema(value_type = std::collections::HashMap<String, Value>)]
     context: Map<String, Value>,
     /// The meaning of the code in a few words, in the language of the client.
     title: Option<String>,

@@ -13,6 +13,7 @@ mod cookies;
 mod error;
 mod extract;
 mod idempotency;
+mod json;
 pub mod log;
 mod metrics;
 mod otlp;

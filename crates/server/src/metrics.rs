@@ -1,17 +1,22 @@
-//! Metrics in the OpenMetrics text format: HTTP requests since the start, and leases at this moment.
+//! Metrics in the OpenMetrics text format: HTTP requests since the start, and leases, requests and runs at this moment.
 //!
 //! Each of the four alerts is a metric beside its value, so that a rule needs no threshold.
 //! `examples/alerts.rules.yml` has rules for all of them.
 
 use std::fmt;
+use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lockkeeper_core::alert::{Counts, Limits, raise};
+use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::run::Status;
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::evidence::verdict_word;
+use lockkeeper_engine::foreign_locks::ForeignLocks;
+use lockkeeper_engine::runs::Totals;
 use lockkeeper_platform::wall_clock::WallTime;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -45,8 +50,24 @@ struct RequestLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FormatStateLabel {
+    format: &'static str,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FormatLabel {
+    format: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StateLabel {
     state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StatusLabel {
+    status: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -104,19 +125,27 @@ pub(super) async fn measure(State(state): State<AppState>, request: Request, nex
     (status = OK, description = "OpenMetrics text", content_type = "application/openmetrics-text", body = String)
 ))]
 pub(super) async fn metrics(State(state): State<AppState>) -> Result<Response, ApiError> {
-    let (listing, counts) = state
+    let now = state
         .blocking(|state| {
-            let listing = state.leases().listing()?;
-            let counts = state.counts(&listing)?;
-            Ok((listing, counts))
+            let (listing, foreign) = (state.leases().listing()?, state.foreign_locks());
+            let counts = state.counts(&listing, &foreign)?;
+            Ok(Measured { listing, foreign, counts, totals: state.runs().totals()? })
         })
         .await?;
-    let text = state.render(&listing, counts).map_err(|error| ApiError::internal(error.to_string()))?;
+    let text = state.render(&now).map_err(|error| ApiError::internal(error.to_string()))?;
     Ok(([(CONTENT_TYPE, OPEN_METRICS)], text).into_response())
 }
 
+/// What is measured at one moment.
+struct Measured {
+    listing: Listing,
+    foreign: ForeignLocks,
+    counts: Counts,
+    totals: Totals,
+}
+
 impl AppState {
-    fn render(&self, listing: &Listing, counts: Counts) -> Result<String, fmt::Error> {
+    fn render(&self, now: &Measured) -> Result<String, fmt::Error> {
         let mut registry = Registry::with_prefix("lockkeeper");
         let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "Version of the server", version);
@@ -138,7 +167,9 @@ impl AppState {
             }
             registry.register("otlp_spans", "Spans for the collector by what became of them", spans);
         }
-        locks(&mut registry, listing, counts);
+        locks(&mut registry, &now.listing, now.counts);
+        foreign_locks(&mut registry, &now.foreign);
+        requests_and_runs(&mut registry, &now.totals);
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)
@@ -156,12 +187,9 @@ fn locks(registry: &mut Registry, listing: &Listing, counts: Counts) {
     registry.register("leases", "Leases by what is seen of their holders", leases);
     let waiters = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free()).count();
     gauge(registry, "waiters", "Tickets in line", waiters);
-    let help = "How long the longest wait lasts already";
-    let seconds = Gauge::<f64, std::sync::atomic::AtomicU64>::default();
-    seconds.set(counts.longest_wait.as_secs_f64());
-    registry.register_with_unit("longest_wait", help, Unit::Seconds, seconds);
+    seconds(registry, "longest_wait", "How long the longest wait lasts already", counts.longest_wait);
     gauge(registry, "deadlocks", "Circles of waits that never end", counts.deadlocks);
-    gauge(registry, "orphan_locks", "Leases whose holders are gone", counts.orphans);
+    gauge(registry, "orphan_locks", "Locks of all formats whose holders are gone", counts.orphans);
     gauge(registry, "downgrades", "Fallbacks to a stricter strategy within the last hour", counts.downgrades);
     let raised = Family::<AlertLabel, Gauge>::default();
     for alert in ["LOCK_WAIT", "DEADLOCKS", "ORPHAN_LOCKS", "DOWNGRADES"] {
@@ -173,8 +201,62 @@ fn locks(registry: &mut Registry, listing: &Listing, counts: Counts) {
     registry.register("alert", "1 while something needs attention", raised);
 }
 
+/// Requests and runs by status, and the queue. Every status has a line.
+fn requests_and_runs(registry: &mut Registry, totals: &Totals) {
+    let by_status = |all: Vec<&'static str>, counts: Vec<(&'static str, u64)>| {
+        let family = Family::<StatusLabel, Gauge>::default();
+        for (status, count) in all.into_iter().map(|status| (status, 0)).chain(counts) {
+            family.get_or_create(&StatusLabel { status }).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        family
+    };
+    let all = RequestStatus::ALL.map(RequestStatus::as_str).to_vec();
+    let counts = totals.requests.iter().map(|(status, count)| (status.as_str(), *count)).collect();
+    registry.register("requests", "Requests by status", by_status(all, counts));
+    let all = Status::ALL.map(Status::as_str).to_vec();
+    let counts: Vec<_> = totals.runs.iter().map(|(status, count)| (status.as_str(), *count)).collect();
+    let depth = counts.iter().find(|(status, _)| *status == Status::Queued.as_str());
+    let depth = depth.map_or(0, |(_, count)| usize::try_from(*count).unwrap_or(usize::MAX));
+    registry.register("runs", "Runs by status", by_status(all, counts));
+    gauge(
+        registry,
+        "queue_depth",
+        "Runs in the queue, also those that wait for others or for a retry",
+        depth,
+    );
+    let age = totals.oldest_queued_at.map_or(0, |at| WallTime::now().as_micros().saturating_sub(at));
+    let age = Duration::from_micros(u64::try_from(age).unwrap_or(0));
+    seconds(registry, "queue_oldest", "How long the oldest run of the queue waits already", age);
+}
+
+/// The locks of other formats. Every format and state has a line, so that a rule of an alert never lacks its series.
+fn foreign_locks(registry: &mut Registry, foreign: &ForeignLocks) {
+    let (locks, waiters) =
+        (Family::<FormatStateLabel, Gauge>::default(), Family::<FormatLabel, Gauge>::default());
+    for format in ["sprint", "swarm", "group", "aiflow"] {
+        for state in ["held", "stale", "unknown"] {
+            locks.get_or_create(&FormatStateLabel { format, state }).set(0);
+        }
+        waiters.get_or_create(&FormatLabel { format }).set(0);
+    }
+    for lock in &foreign.locks {
+        locks.get_or_create(&FormatStateLabel { format: lock.format, state: lock.state }).inc();
+    }
+    for waiter in &foreign.waiters {
+        waiters.get_or_create(&FormatLabel { format: waiter.format }).inc();
+    }
+    registry.register("foreign_locks", "Locks of other formats by what is seen of their holders", locks);
+    registry.register("foreign_waiters", "Processes that wait for locks of other formats", waiters);
+}
+
 fn micros(span: std::time::Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn seconds(registry: &mut Registry, name: &str, help: &str, span: Duration) {
+    let gauge = Gauge::<f64, std::sync::atomic::AtomicU64>::default();
+    gauge.set(span.as_secs_f64());
+    registry.register_with_unit(name, help, Unit::Seconds, gauge);
 }
 
 fn gauge(registry: &mut Registry, name: &str, help: &str, value: usize) {

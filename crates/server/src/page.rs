@@ -1,9 +1,13 @@
 //! Web pages: rendered on the server, kept up to date by one small script in the browser.
 
 mod activity;
+mod agents;
 mod api_reference;
 mod assets;
+mod attempts;
+mod attention;
 mod board;
+mod chart;
 mod conflict_graph;
 mod doctor;
 mod error;
@@ -14,6 +18,7 @@ mod login;
 mod plan;
 mod request;
 mod request_conflicts;
+mod request_row;
 mod run;
 mod stages;
 mod status;
@@ -30,13 +35,17 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use lockkeeper_core::printable::printable_lines;
-use lockkeeper_engine::messages::Language;
+use lockkeeper_core::queue::Stop;
+use lockkeeper_engine::messages::{Language, Messages};
+use lockkeeper_engine::queue::{self, FailedCheck, QueueStop};
+use lockkeeper_engine::views::QueueStopView;
 
 use crate::access_policy::Access;
 use crate::cookies::cookie;
 use crate::error::{ApiError, RequestLanguage};
 use crate::state::AppState;
 pub(super) use api_reference::ApiReference;
+use attention::Attention;
 pub(super) use error::error_page;
 use texts::Texts;
 
@@ -52,6 +61,7 @@ pub(super) fn routes(reference: ApiReference) -> Router<AppState> {
         .route("/runs", get(activity::page))
         .route("/runs/{id}", get(run::page))
         .route("/locks", get(locks::page))
+        .route("/agents", get(agents::page))
         .route("/stages", get(stages::page))
         .route("/stages/plan", get(plan::page))
         .route("/stages/{id}", get(execution::page))
@@ -69,6 +79,10 @@ struct Layout {
     theme: &'static str,
     tab: &'static str,
     queue: Option<Banner>,
+    /// Why the queue stopped, if a person should look at it.
+    stop: Option<StopNotice>,
+    /// What needs a person.
+    attention: Attention,
     /// Whether the browser has a session that it can end.
     has_session: bool,
 }
@@ -78,6 +92,32 @@ struct Banner {
     runs: u32,
     current: Option<String>,
     stopping: bool,
+}
+
+/// Notice that the queue has stopped.
+struct StopNotice {
+    message: String,
+    run: Option<String>,
+    check: Option<FailedCheck>,
+    actions: Vec<String>,
+}
+
+impl StopNotice {
+    /// The notice of a stop that needs a person; none if the queue is empty, or somebody has stopped it.
+    fn new(stop: &QueueStop, language: Language, messages: &Messages) -> Option<Self> {
+        match stop.reason {
+            Stop::NothingLeft | Stop::Asked => return None,
+            Stop::NeedsInput
+            | Stop::Failed
+            | Stop::Canceled
+            | Stop::DoctorFailed
+            | Stop::RunLimit
+            | Stop::TimeLimit
+            | Stop::LockLost => {}
+        }
+        let view = QueueStopView::new(stop, language, messages);
+        Some(Self { message: view.message, run: view.run_id, check: view.check, actions: view.actions })
+    }
 }
 
 /// Entry of the navigation.
@@ -95,7 +135,16 @@ impl Layout {
             Some("dark") => "dark",
             Some(_) | None => "auto",
         };
-        Self { language, texts: Texts::of(language), theme, tab: "", queue: None, has_session: false }
+        Self {
+            language,
+            texts: Texts::of(language),
+            theme,
+            tab: "",
+            queue: None,
+            stop: None,
+            attention: Attention::default(),
+            has_session: false,
+        }
     }
 
     /// Sets the current tab.
@@ -109,6 +158,7 @@ impl Layout {
         let all = [
             ("/", texts.board, "b"),
             ("/locks", texts.locks, "l"),
+            ("/agents", texts.agents, "g"),
             ("/stages", texts.stages, "s"),
             ("/runs", texts.activity, "r"),
             ("/doctor", texts.doctor, "d"),
@@ -133,14 +183,21 @@ impl FromRequestParts<AppState> for Layout {
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
         let reader = parts.extensions.get::<RequestLanguage>();
         let language = reader.map_or(state.settings().language, |reader| reader.0);
-        let auto = state.blocking(super::api::queue::auto_run).await?;
+        let texts = Texts::of(language);
+        let ((auto, stop), attention) = state
+            .blocking(move |state| {
+                let attention = Attention::read(state, texts)?;
+                Ok((queue::state(state.runs(), state.leases())?, attention))
+            })
+            .await?;
+        let stop = stop.and_then(|stop| StopNotice::new(&stop, language, state.messages()));
         let queue = auto.map(|auto| Banner {
             runs: auto.runs,
             current: auto.current.map(|run| run.to_string()),
             stopping: auto.stop,
         });
         let has_session = matches!(parts.extensions.get::<Access>(), Some(Access::Session(_)));
-        Ok(Self { queue, has_session, ..Self::new(language, &parts.headers) })
+        Ok(Self { queue, stop, attention, has_session, ..Self::new(language, &parts.headers) })
     }
 }
 

@@ -12,9 +12,10 @@ use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::queue::{Limits, Selection};
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::waiting::Blocker;
-use lockkeeper_engine::doctor::{Pass, Status as Health};
-use lockkeeper_engine::open::open_engine;
-use lockkeeper_engine::queue::{self, QueueBusy, QueueRunner};
+use lockkeeper_engine::doctor::Pass;
+use lockkeeper_engine::executors::{self, ExecutorFormat, Registration};
+use lockkeeper_engine::open::open_leases;
+use lockkeeper_engine::queue::{self, FailedCheck, QueueBusy, QueueRunner};
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::{RunError, RunFilter, Runs};
 use lockkeeper_engine::work::{ClaimResult, Claimed, ControlListener, RescueWatch, Worker};
@@ -44,6 +45,7 @@ struct ServerWorker {
     // Dropped before the worker that it listens for.
     _listener: ControlListener,
     worker: Arc<Worker>,
+    _registered: Registration,
 }
 
 /// Result of starting a run.
@@ -62,6 +64,8 @@ pub(super) enum QueueStart {
     Empty(Selection),
     /// Another worker executes the queue.
     Busy(QueueBusy),
+    /// A check of the doctor fails, so nothing is started.
+    Unwell(FailedCheck),
 }
 
 impl RunSpawner {
@@ -80,11 +84,18 @@ impl RunSpawner {
     pub(super) fn run(&self, state: &AppState, request: &RequestId) -> Result<Started, Report> {
         let runs = state.runs();
         let entry = runs.request(request)?;
-        let (id, is_new) = match entry.latest {
-            Some(run) if run.status() == Status::Queued => (run.id, false),
+        remove_stale_lock_files(state);
+        let held_by_file = || {
+            let holder = state.settings().execution.lock_file_holder(&entry.request.request);
+            holder.map(|holder| Report::locked_by_file(request, &holder))
+        };
+        if let Some(report) = held_by_file() {
+            return Err(report);
+        }
+        let (id, is_new) = match &entry.latest {
+            Some(run) if run.status() == Status::Queued => (run.id.clone(), false),
             Some(_) | None => (runs.run_again(request)?, true),
         };
-        remove_stale_lock_files(state);
         let worker = self.worker(state)?;
         match worker.worker.claim(&id)? {
             ClaimResult::Claimed(claimed) => {
@@ -100,6 +111,15 @@ impl RunSpawner {
             }
             ClaimResult::Lost => {
                 let run = runs.show(&id)?.run;
+                // Another program has locked the request since it was looked at.
+                if run.status() == Status::Queued
+                    && let Some(report) = held_by_file()
+                {
+                    if is_new {
+                        runs.cancel(&id, Some("another program executes the request"))?;
+                    }
+                    return Err(report);
+                }
                 // A worker claimed the run that was queued above: it is executed, as requested.
                 if is_new {
                     return Ok(Started::Run(Box::new(run)));
@@ -113,6 +133,7 @@ impl RunSpawner {
     /// Executes the queue: the next request, or with `all` one after the other.
     pub(super) fn run_queue(&self, state: &AppState, all: bool) -> Result<QueueStart, Report> {
         remove_stale_lock_files(state);
+        let registration = register_executor(state)?;
         let worker = Arc::new(begin_worker(state)?);
         let listener = ControlListener::begin(&worker, None)?;
         let aiflow = state.settings().execution.aiflow.as_ref();
@@ -120,22 +141,26 @@ impl RunSpawner {
             Ok(runner) => runner,
             Err(busy) => return Ok(QueueStart::Busy(busy)),
         };
-        let selection = queue::selection(state.runs(), &[])?;
+        let selection = queue::forecast(state.runs(), state.leases(), &state.settings().execution)?;
         if selection.next.is_none() {
             return Ok(QueueStart::Empty(selection));
+        }
+        // One request alone is refused at once. An auto-run asks the doctor before each request.
+        if !all && let Some(check) = runner.ask(&mut || examined(state))? {
+            return Ok(QueueStart::Unwell(check));
         }
         *locked(&self.queue_worker) = Some(worker.id().clone());
         let app = state.clone();
         self.spawn("queue", move || {
             let ended = if all {
-                let mut doctor = || app.examine(Pass::Quick).status() != Health::Fail;
-                runner.auto(Limits::default(), &mut doctor, &mut |_| {}).map(drop)
+                runner.auto(Limits::default(), &mut || examined(&app), &mut |_| {}).map(drop)
             } else {
-                runner.run_next().map(drop)
+                runner.run_one().map(drop)
             };
             if let Err(error) = ended {
                 tracing::error!(%error, "the queue ended");
             }
+            drop(registration);
         })?;
         Ok(QueueStart::Started(selection))
     }
@@ -207,8 +232,10 @@ impl RunSpawner {
         if let Some(worker) = known.upgrade() {
             return Ok(worker);
         }
+        let _registered = register_executor(state)?;
         let worker = Arc::new(begin_worker(state)?);
-        let registered = Arc::new(ServerWorker { _listener: ControlListener::begin(&worker, None)?, worker });
+        let _listener = ControlListener::begin(&worker, None)?;
+        let registered = Arc::new(ServerWorker { _listener, worker, _registered });
         *known = Arc::downgrade(&registered);
         Ok(registered)
     }
@@ -216,17 +243,27 @@ impl RunSpawner {
 
 /// Looks after runs whose executor is gone, as long as the server runs.
 pub(super) fn watch_runs(state: &AppState) -> Result<RescueWatch, RunError> {
-    let (runs, leases) = (Runs::open(state.state_folder())?, open_engine(state.state_folder())?);
+    let (runs, leases) = (Runs::open(state.state_folder())?, open_leases(state.location())?);
     let app = state.clone();
     let start = Box::new(move || begin_worker(&app));
     let trouble = Box::new(|error: &RunError| tracing::error!(%error, "cannot look after runs"));
     RescueWatch::begin(runs, leases, Arc::new(|_| true), start, trouble)
 }
 
+/// The server is an executor while it executes something.
+fn register_executor(state: &AppState) -> Result<Registration, Report> {
+    executors::register(state.state_folder(), ExecutorFormat::of(&state.settings().execution))
+}
+
+/// The check of the quick pass that fails.
+fn examined(state: &AppState) -> Option<FailedCheck> {
+    state.examine(Pass::Quick).failed_check()
+}
+
 fn begin_worker(state: &AppState) -> Result<Worker, RunError> {
     let settings = state.settings();
     let runs = Runs::open(state.state_folder())?;
-    let leases = open_engine(state.state_folder())?;
+    let leases = open_leases(state.location())?;
     let status = settings.status_dir.as_deref().map(StatusLog::open).transpose();
     let status = status.map_err(|error| RunError::Machine(std::io::Error::other(error)))?;
     Worker::begin(runs, leases, settings.execution.clone(), 0, status, state.worker_listener())

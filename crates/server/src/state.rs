@@ -8,6 +8,7 @@ use std::time::Instant;
 use axum::http::StatusCode;
 use lockkeeper_core::alert::{Counts, DOWNGRADE_SPAN};
 use lockkeeper_engine::doctor::{self, Diagnosis, Opened, Pass};
+use lockkeeper_engine::foreign_locks::{ForeignLocks, ForeignPlaces};
 use lockkeeper_engine::location::Location;
 use lockkeeper_engine::messages::Messages;
 use lockkeeper_engine::report::Report;
@@ -92,15 +93,28 @@ impl AppState {
         doctor::examine(&inputs, pass, &mut |_, _, _| {})
     }
 
+    /// The locks of other formats.
+    pub(super) fn foreign_locks(&self) -> ForeignLocks {
+        let doctor = &self.settings().doctor;
+        let places = ForeignPlaces { root: self.root(), swarm: &doctor.swarm, groups: &doctor.groups };
+        ForeignLocks::look(places, WallTime::now())
+    }
+
     /// The counts that alerts are raised from.
-    pub(super) fn counts(&self, listing: &Listing) -> Result<Counts, Report> {
-        let leases = doctor::count_leases(self.leases(), listing)?;
-        Ok(Counts { downgrades: self.downgrades(), ..leases })
+    pub(super) fn counts(&self, listing: &Listing, foreign: &ForeignLocks) -> Result<Counts, Report> {
+        let mut counts = doctor::count_leases(self.leases(), listing)?;
+        counts.downgrades = self.downgrades();
+        foreign.add_to(&mut counts);
+        Ok(counts)
     }
 
     /// How many downgrades executions had recently.
     fn downgrades(&self) -> usize {
         Executions::all_downgrades_since(self.state_folder(), WallTime::now().before(DOWNGRADE_SPAN))
+    }
+
+    pub(super) fn location(&self) -> &Location {
+        &self.0.location
     }
 
     pub(super) fn state_folder(&self) -> &Path {

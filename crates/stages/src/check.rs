@@ -7,7 +7,7 @@ use lockkeeper_core::plan::{Cycle, Dependency, find_cycle};
 
 use super::model::{Group, Phase, Stages};
 use super::problem::Problem;
-use super::resolve::{Edge, GroupIndex, edges};
+use super::resolve::{Edge, Edges, GroupIndex, edges};
 
 /// The code of the only error that does not prevent a plan.
 pub(super) const MORE_THAN_AGENTS: &str = "MORE_THAN_AGENTS";
@@ -46,6 +46,7 @@ fn unique_groups(stages: &Stages, problems: &mut Vec<Problem>) {
                             .with_hint("locks, logs and dependencies go by the id: give each its own"),
                     );
                 }
+                Some(_) if group.reference => {}
                 Some((known, line)) => {
                     let other = &stages.phases[*known].name.value;
                     let message = format!("`{}` is also a group of {other}, in line {line}", id.value);
@@ -126,7 +127,7 @@ fn check_rules(stages: &Stages, problems: &mut Vec<Problem>) {
             let message = format!("there are two rules `{name}`, the other in line {line}");
             let problem = Problem::error("DUPLICATE_RULE", rule.place, message);
             problems
-                .push(problem.with_hint("conflicts are told by the name of their rule: give each its own"));
+                .push(problem.with_hint("plans name the rule of each conflict: give each rule its own name"));
         } else {
             seen.insert(name, rule.place.line);
         }
@@ -138,8 +139,18 @@ fn check_rules(stages: &Stages, problems: &mut Vec<Problem>) {
 }
 
 fn check_dependencies(stages: &Stages, problems: &mut Vec<Problem>) {
-    let (mut left, unresolved) = edges(stages);
+    let Edges { edges: mut left, problems: unresolved, dangling: _ } = edges(stages);
     problems.extend(unresolved);
+    // Feedback for an earlier phase orders nothing within this execution.
+    for edge in left.extract_if(.., |edge| edge.source.phase > edge.target.phase && !edge.completion) {
+        let (source, target) = (name(stages, edge.source), name(stages, edge.target));
+        let message = format!("`{target}` runs before `{source}`, so it cannot wait for its beginning");
+        let problem = Problem::warning("FEEDBACK", edge.place, message);
+        problems.push(
+            problem
+                .with_hint("it has no effect on the order; run the earlier phase again to use the feedback"),
+        );
+    }
     let places: Vec<GroupIndex> = (0..stages.phases.len())
         .flat_map(|phase| {
             (0..stages.phases[phase].groups.len()).map(move |group| GroupIndex { phase, group })
@@ -200,7 +211,9 @@ fn check_settings(stages: &Stages, problems: &mut Vec<Problem>) {
         let wrong = match () {
             () if tune.value.min == 0 => Some("autotune needs at least one group at a time"),
             () if tune.value.min > tune.value.max => Some("autotune has a min above its max"),
-            () if tune.value.step == 0 => Some("autotune in steps of 0 never changes anything"),
+            () if tune.value.step == 0 || tune.value.decrease_step == 0 => {
+                Some("autotune in steps of 0 never changes anything")
+            }
             () => None,
         };
         problems.extend(wrong.map(|message| Problem::error("BAD_AUTOTUNE", tune.place, message)));

@@ -8,7 +8,7 @@ use lockkeeper_formats::yaml::MAX_BYTES;
 use thiserror::Error;
 
 use super::check;
-use super::model::Stages;
+use super::model::{ChecksOff, Stages};
 use super::place::{Place, Source};
 use super::problem::{Level, Problem, UnknownKey};
 use super::read::{self, Reading};
@@ -120,6 +120,13 @@ impl File {
         };
         let Reading { stages, mut problems, mut unknown } = reading;
         problems.extend(check::check(&stages));
+        let off = |problem: &Problem| match &stages.validation.off {
+            ChecksOff::None => false,
+            ChecksOff::Some(codes) => codes.contains(&problem.code),
+            ChecksOff::All => true,
+        };
+        // What prevents a plan is reported all the same.
+        problems.retain(|problem| !off(problem) || is_obstacle(problem));
         if stages.validation.strict {
             problems.iter_mut().for_each(|problem| problem.level = Level::Error);
         }
@@ -135,8 +142,12 @@ impl File {
 
     /// Returns the errors that prevent a plan.
     pub fn obstacles(&self) -> impl Iterator<Item = &Problem> {
-        self.errors().filter(|problem| problem.code != check::MORE_THAN_AGENTS)
+        self.problems.iter().filter(|problem| is_obstacle(problem))
     }
+}
+
+fn is_obstacle(problem: &Problem) -> bool {
+    problem.level == Level::Error && problem.code != check::MORE_THAN_AGENTS
 }
 
 fn not_text(bytes: &[u8], valid: usize) -> Problem {

@@ -7,6 +7,7 @@
 
 mod check;
 mod estimate;
+mod fallback;
 mod file;
 pub mod json;
 mod model;
@@ -19,13 +20,14 @@ mod resolve;
 mod views;
 
 pub use estimate::span_in_words;
+pub use fallback::Fallback;
 pub use file::{File, StagesError};
 pub use lockkeeper_formats::yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use model::{
-    Agent, Autotune, Dependency, Downgrade, Endpoint, Group, Monitoring, Phase, Resolution, Response, Stages,
-    Trigger, Validation,
+    Agent, Autotune, ChecksOff, Dependency, Downgrade, Endpoint, Group, Monitoring, Phase, Reduction,
+    Resolution, Response, RuleDetails, Stages, Trigger, Validation,
 };
 pub use place::{Place, Placed, Source};
-pub use plan::{Conditions, PhasePlan, SelectError};
+pub use plan::{Conditions, Forecast, PhasePlan, Predicted, SelectError};
 pub use problem::{Level, Problem, UnknownKey};
 pub use views::{BondView, CauseView, ConflictView, FolderView, GroupView, PlanView};

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use lockkeeper_core::conflict::{Action, Rule};
 use lockkeeper_core::pattern::Pattern;
+use lockkeeper_core::tune::Condition;
 
 use super::place::{Place, Placed};
 
 /// A whole file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Stages {
     /// The phases, in the order in which they run.
     pub phases: Vec<Phase>,
@@ -16,6 +17,10 @@ pub struct Stages {
     pub dependencies: Vec<Dependency>,
     /// The rules for conflicts.
     pub rules: Vec<Placed<Rule>>,
+    /// What the file says of each rule besides, in the same order.
+    pub rule_details: Vec<RuleDetails>,
+    /// Whether conflicts are looked for: `conflict_detection.enabled`.
+    pub detects_conflicts: bool,
     /// What to do when problems occur while groups run.
     pub downgrades: Vec<Downgrade>,
     /// The default for conflicts without a rule, and limits of waiting.
@@ -26,6 +31,32 @@ pub struct Stages {
     pub monitoring: Monitoring,
     /// What is checked before anything runs.
     pub validation: Validation,
+}
+
+impl Default for Stages {
+    fn default() -> Self {
+        Self {
+            phases: Vec::new(),
+            dependencies: Vec::new(),
+            rules: Vec::new(),
+            rule_details: Vec::new(),
+            detects_conflicts: true,
+            downgrades: Vec::new(),
+            resolution: Resolution::default(),
+            autotune: None,
+            monitoring: Monitoring::default(),
+            validation: Validation::default(),
+        }
+    }
+}
+
+/// What a file says of a rule besides its name, action and paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RuleDetails {
+    /// Whether it has an action of its own. Otherwise `conflict_resolution.strategies` may give it one.
+    pub says_action: bool,
+    /// It also applies to predicted conflicts that are at least this likely.
+    pub min_probability: Option<f64>,
 }
 
 /// One phase, such as `P3`.
@@ -60,6 +91,10 @@ pub struct Group {
     pub command: Option<Vec<String>>,
     /// The duration of the whole group, if the file says so.
     pub estimated_time: Option<Duration>,
+    /// Whether it runs at all: `enabled: false` leaves it out.
+    pub enabled: bool,
+    /// Whether another phase defines it, and this phase only names it.
+    pub reference: bool,
 }
 
 /// An agent, which does a part of the work of a group.
@@ -112,6 +147,14 @@ pub struct Downgrade {
     pub delay: Option<Duration>,
     /// The number of retries.
     pub retries: Option<u64>,
+    /// The longest wait between retries.
+    pub longest_delay: Option<Duration>,
+    /// Why the rule exists, in the words of the file.
+    pub reason: Option<String>,
+    /// The `log_level`, which is written to the log.
+    pub level: Option<String>,
+    /// Whether the user is told when it applies: `notification: false` only logs it.
+    pub notify: bool,
 }
 
 /// When a downgrade rule applies.
@@ -131,11 +174,18 @@ pub enum Trigger {
     Load {
         /// The one-minute average must be above this.
         above: f64,
+        /// Whether the average is divided by the number of cores first: the file gives a percentage.
+        per_core: bool,
     },
     /// Memory is short.
     Memory {
         /// The share in use, from 0 to 1, must be above this.
         above: f64,
+    },
+    /// The plan has a conflict.
+    Conflict {
+        /// Only conflicts under this rule.
+        rule: Option<String>,
     },
     /// The same groups conflict repeatedly.
     RepeatedConflict {
@@ -160,8 +210,10 @@ pub enum Trigger {
 pub enum Response {
     /// The action of a conflict rule.
     Act(Action),
+    /// Everything is stopped, and the command for a rollback runs.
+    AbortWithRollback,
     /// Fewer groups run at a time.
-    ReduceParallelism,
+    ReduceParallelism(Reduction),
     /// The failed work is tried again.
     Retry,
     /// No group starts for a while.
@@ -174,27 +226,40 @@ pub enum Response {
     Other(String),
 }
 
+/// How many groups fewer run at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// One fewer than run now.
+    One,
+    /// This number fewer than may run now.
+    By(u64),
+    /// Half of those that may run now.
+    Half,
+}
+
 /// The default for conflicts, and limits of waiting.
 #[derive(Clone, Debug)]
 pub struct Resolution {
     /// The action for groups that overlap without a rule.
     pub default_strategy: Option<Placed<Action>>,
-    /// How long a group waits for a lock.
-    pub timeout: Duration,
-    /// How many times a failed group is tried again.
+    /// How long a group waits for a lock, if the file says so.
+    pub timeout: Option<Duration>,
+    /// How many times more a group waits for its lock after `timeout`.
     pub retries: u64,
     /// How many groups may wait in the queue.
     pub queue_size: u64,
+    /// The first and the longest wait between retries, if the file says so.
+    pub backoff: (Option<Duration>, Option<Duration>),
 }
 
 impl Default for Resolution {
     fn default() -> Self {
-        Self { default_strategy: None, timeout: Duration::from_secs(30), retries: 2, queue_size: 10 }
+        Self { default_strategy: None, timeout: None, retries: 2, queue_size: 10, backoff: (None, None) }
     }
 }
 
 /// The bounds for automatic parallelism.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Autotune {
     /// Whether it is on.
     pub enabled: bool,
@@ -202,13 +267,20 @@ pub struct Autotune {
     pub min: u64,
     /// The most groups at a time.
     pub max: u64,
-    /// How many groups are added or removed at a time.
+    /// How many groups are added at a time.
     pub step: u64,
+    /// How many groups are removed at a time.
+    pub decrease_step: u64,
+    /// When groups are added.
+    pub increase: Condition,
+    /// When groups are removed.
+    pub decrease: Condition,
 }
 
 impl Default for Autotune {
     fn default() -> Self {
-        Self { enabled: true, min: 2, max: 8, step: 2 }
+        let (increase, decrease) = (Condition::default(), Condition::default());
+        Self { enabled: true, min: 2, max: 8, step: 2, decrease_step: 2, increase, decrease }
     }
 }
 
@@ -226,12 +298,26 @@ pub struct Monitoring {
 /// What is checked before anything runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validation {
+    /// The checks that are switched off: all that do not prevent a plan, or those of these names.
+    pub off: ChecksOff,
     /// Whether warnings count as errors.
     pub strict: bool,
     /// The most groups of a phase.
     pub max_groups: Option<u64>,
     /// The most agents of a phase.
     pub max_agents: Option<u64>,
+}
+
+/// Which checks a file switches off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ChecksOff {
+    /// None.
+    #[default]
+    None,
+    /// The checks with these problem codes.
+    Some(Vec<&'static str>),
+    /// All of them.
+    All,
 }
 
 impl Stages {

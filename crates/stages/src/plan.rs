@@ -1,16 +1,20 @@
 //! Planning: passes a phase of the file, or some of its groups, to the planner in `core`.
 
+use std::cmp::Reverse;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use lockkeeper_core::conflict::{self, Action, Findings, Rule, Ruling};
+use lockkeeper_core::conflict::{self, Action, Conflict, Findings, Rule, Ruling};
+use lockkeeper_core::overlap::Relation;
+use lockkeeper_core::pattern::Pattern;
 use lockkeeper_core::plan::{self, Bond, Cause, Cycle, Dependency, Load, Member, Plan};
+use lockkeeper_core::predict::escape;
 use thiserror::Error;
 
 use super::estimate::estimates;
 use super::file::File;
 use super::model::{Group, Phase, Stages, Trigger};
-use super::resolve::edges;
+use super::resolve::{Dangling, Edge, GroupIndex, edges};
 
 /// What a plan depends on besides the file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,6 +50,28 @@ pub enum SelectError {
         /// The groups of the phase.
         known: Vec<String>,
     },
+    /// A file says `enabled: false` of the group.
+    #[error("group `{name}` of {phase} says enabled: false")]
+    Disabled {
+        /// The phase.
+        phase: String,
+        /// The group.
+        name: String,
+    },
+    /// A group waits for a group or phase that does not exist.
+    #[error("`{name}` of {phase} cannot run: {problem} (line {line})")]
+    Dangling {
+        /// The phase.
+        phase: String,
+        /// The group.
+        name: String,
+        /// What is wrong.
+        problem: String,
+        /// Where it is in the file.
+        line: usize,
+        /// What the user can do about it.
+        hint: String,
+    },
     /// Its groups wait for each other.
     #[error(transparent)]
     Cycle(#[from] Cycle),
@@ -57,9 +83,37 @@ impl SelectError {
         match self {
             Self::UnknownPhase { known, .. } => format!("the phases are {}", known.join(", ")),
             Self::UnknownGroup { known, .. } => format!("its groups are {}", known.join(", ")),
+            Self::Disabled { .. } => "leave it out, or set enabled: true".to_owned(),
+            Self::Dangling { hint, .. } => hint.clone(),
             Self::Cycle(_) => "`lockkeeper stages check` shows the circle".to_owned(),
         }
     }
+}
+
+/// Two groups that will probably change the same path, although they do not both declare it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forecast {
+    /// The ids of the groups.
+    pub groups: [String; 2],
+    /// The path.
+    pub path: String,
+    /// How likely both change it, from 0 to 1.
+    pub probability: f64,
+}
+
+/// A predicted conflict in a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Predicted {
+    /// The index of the first group.
+    pub group1: usize,
+    /// The index of the second group.
+    pub group2: usize,
+    /// The path.
+    pub path: String,
+    /// How likely both change it, from 0 to 1.
+    pub probability: f64,
+    /// What a rule with `min_probability` says. Without a ruling it is advice.
+    pub ruling: Option<Ruling>,
 }
 
 /// The plan of one phase, with the groups, conflicts and rules that it refers to.
@@ -77,6 +131,10 @@ pub struct PhasePlan {
     pub rules: Vec<Rule>,
     /// Groups outside the plan that some of these wait for. They count as done.
     pub assumed: Vec<String>,
+    /// Groups of the phase that say `enabled: false`.
+    pub disabled: Vec<String>,
+    /// Conflicts that past commits predict. Those with a ruling are also among the findings.
+    pub predicted: Vec<Predicted>,
     /// The plan.
     pub plan: Plan,
 }
@@ -86,12 +144,27 @@ impl File {
     ///
     /// # Errors
     ///
-    /// The file has no such phase or group, or groups wait for each other.
+    /// The file has no such phase or group, a group waits for nothing that exists, or groups wait for each other.
     pub fn plan(
         &self,
         phase: &str,
         groups: &[String],
         conditions: &Conditions,
+    ) -> Result<PhasePlan, SelectError> {
+        self.plan_with(phase, groups, conditions, &[])
+    }
+
+    /// Plans a phase with predicted conflicts. Rules with `min_probability` act on them.
+    ///
+    /// # Errors
+    ///
+    /// As [`File::plan`].
+    pub fn plan_with(
+        &self,
+        phase: &str,
+        groups: &[String],
+        conditions: &Conditions,
+        forecasts: &[Forecast],
     ) -> Result<PhasePlan, SelectError> {
         let stages = &self.stages;
         let known = || stages.phases.iter().map(|phase| phase.name.value.clone()).collect();
@@ -99,13 +172,21 @@ impl File {
         let phase =
             found.ok_or_else(|| SelectError::UnknownPhase { name: phase.to_owned(), known: known() })?;
         let chosen = choose(phase, groups)?;
-        let (dependencies, assumed) = dependencies(stages, phase, &chosen);
+        let (dependencies, assumed) = dependencies(stages, phase, &chosen)?;
         let detected: Vec<conflict::Group> =
             chosen.iter().map(|place| detected(&phase.groups[*place])).collect();
         let rules: Vec<Rule> = stages.rules.iter().map(|rule| rule.value.clone()).collect();
         let default = stages.resolution.default_strategy.as_ref();
         let default = default.map_or(Action::DowngradeToSerial, |action| action.value);
-        let findings = conflict::detect(&detected, &rules, default);
+        let mut findings = match stages.detects_conflicts {
+            true => conflict::detect(&detected, &rules, default),
+            false => Findings::default(),
+        };
+        let predicted = predicted(stages, &detected, forecasts);
+        for found in &predicted {
+            findings.conflicts.extend(found.as_conflict());
+        }
+        findings.conflicts.sort_by_key(|conflict| (conflict.group1, conflict.group2));
         let estimates = estimates(phase, &chosen);
         let groups: Vec<Group> = chosen.iter().map(|place| phase.groups[*place].clone()).collect();
         let members: Vec<Member> = groups
@@ -126,23 +207,69 @@ impl File {
             slots: conditions.jobs.or_else(|| slots(stages, phase)),
             can_parallel: phase.can_parallel.as_ref().is_none_or(|truth| truth.value),
         })?;
+        let disabled = phase.groups.iter().filter(|group| !group.enabled);
+        let disabled = disabled.map(|group| group.id.value.clone()).collect();
         let phase = phase.name.value.clone();
-        Ok(PhasePlan { phase, groups, estimates, findings, rules, assumed, plan })
+        Ok(PhasePlan { phase, groups, estimates, findings, rules, assumed, disabled, predicted, plan })
+    }
+}
+
+/// The predicted conflicts of the planned groups, each with the strictest rule that acts on it.
+fn predicted(stages: &Stages, groups: &[conflict::Group], forecasts: &[Forecast]) -> Vec<Predicted> {
+    let place = |id: &str| groups.iter().position(|group| group.id == id);
+    let ruling = |forecast: &Forecast| {
+        let rules =
+            stages.rules.iter().zip(&stages.rule_details).enumerate().filter(|(_, (rule, details))| {
+                let reaches = details.min_probability.is_some_and(|least| forecast.probability >= least);
+                reaches && rule.value.paths.iter().any(|pattern| pattern.matches(&forecast.path))
+            });
+        let strictest =
+            rules.min_by_key(|(_, (rule, _))| (Reverse(rule.value.action.strategy()), rule.value.priority));
+        strictest.map(|(at, (rule, _))| Ruling {
+            rule: Some(at),
+            severity: rule.value.severity,
+            action: rule.value.action,
+        })
+    };
+    let of_plan = forecasts.iter().filter_map(|forecast| {
+        let (a, b) = (place(&forecast.groups[0])?, place(&forecast.groups[1])?);
+        Some(Predicted {
+            group1: a.min(b),
+            group2: a.max(b),
+            path: forecast.path.clone(),
+            probability: forecast.probability,
+            ruling: ruling(forecast),
+        })
+    });
+    of_plan.collect()
+}
+
+impl Predicted {
+    /// The conflict that a rule acts on; none if it is advice.
+    fn as_conflict(&self) -> Option<Conflict> {
+        let path: Pattern = escape(&self.path).parse().ok()?;
+        let (group1, group2, witness) = (self.group1, self.group2, self.path.clone());
+        let (path1, path2, kind) = (path.clone(), path, Relation::Exact);
+        Some(Conflict { group1, group2, path1, path2, kind, witness, ruling: self.ruling? })
     }
 }
 
 fn choose(phase: &Phase, groups: &[String]) -> Result<Vec<usize>, SelectError> {
     if groups.is_empty() {
-        return Ok((0..phase.groups.len()).collect());
+        return Ok((0..phase.groups.len()).filter(|place| phase.groups[*place].enabled).collect());
     }
     let mut chosen = Vec::new();
     for name in groups {
         let place = phase.groups.iter().position(|group| group.id.value == *name);
-        chosen.push(place.ok_or_else(|| SelectError::UnknownGroup {
+        let place = place.ok_or_else(|| SelectError::UnknownGroup {
             phase: phase.name.value.clone(),
             name: name.clone(),
             known: phase.groups.iter().map(|group| group.id.value.clone()).collect(),
-        })?);
+        })?;
+        if !phase.groups[place].enabled {
+            return Err(SelectError::Disabled { phase: phase.name.value.clone(), name: name.clone() });
+        }
+        chosen.push(place);
     }
     chosen.sort_unstable();
     chosen.dedup();
@@ -155,12 +282,29 @@ fn detected(group: &Group) -> conflict::Group {
 }
 
 /// Returns the dependencies between the chosen groups, and the other groups that they wait for.
-fn dependencies(stages: &Stages, phase: &Phase, chosen: &[usize]) -> (Vec<Dependency>, Vec<String>) {
+fn dependencies(
+    stages: &Stages,
+    phase: &Phase,
+    chosen: &[usize],
+) -> Result<(Vec<Dependency>, Vec<String>), SelectError> {
     let mut places = vec![None; phase.groups.len()];
     chosen.iter().enumerate().for_each(|(place, group)| places[*group] = Some(place));
     let is_this = |at: usize| std::ptr::eq(&raw const stages.phases[at], phase);
     let (mut found, mut assumed) = (Vec::new(), Vec::new());
-    for edge in edges(stages).0.into_iter().filter(|edge| is_this(edge.target.phase)) {
+    let all = edges(stages);
+    let is_chosen = |target: GroupIndex| is_this(target.phase) && places[target.group].is_some();
+    if let Some(Dangling { target, problem }) = all.dangling.into_iter().find(|found| is_chosen(found.target))
+    {
+        return Err(SelectError::Dangling {
+            phase: phase.name.value.clone(),
+            name: phase.groups[target.group].id.value.clone(),
+            problem: problem.message,
+            line: problem.place.line,
+            hint: problem.hint.unwrap_or_default(),
+        });
+    }
+    let forward = |edge: &Edge| is_this(edge.target.phase) && edge.source.phase <= edge.target.phase;
+    for edge in all.edges.into_iter().filter(forward) {
         let Some(target) = places[edge.target.group] else { continue };
         let source = if is_this(edge.source.phase) { places[edge.source.group] } else { None };
         match source {
@@ -173,15 +317,18 @@ fn dependencies(stages: &Stages, phase: &Phase, chosen: &[usize]) -> (Vec<Depend
             }
         }
     }
-    (found, assumed)
+    Ok((found, assumed))
 }
 
 fn load(stages: &Stages, conditions: &Conditions) -> Option<Load> {
     let of_file = stages.downgrades.iter().find_map(|downgrade| match downgrade.trigger {
-        Trigger::Load { above } => Some(above),
-        Trigger::LockTimeout { .. }
+        Trigger::Load { above, per_core: false } => Some(above),
+        // A percentage is compared before groups start, and leaves the limit of the plan as it is.
+        Trigger::Load { per_core: true, .. }
+        | Trigger::LockTimeout { .. }
         | Trigger::Failures { .. }
         | Trigger::Memory { .. }
+        | Trigger::Conflict { .. }
         | Trigger::RepeatedConflict { .. }
         | Trigger::CriticalPath
         | Trigger::Network
@@ -207,6 +354,16 @@ impl PhasePlan {
         self.groups.get(place).map_or("", |group| group.id.value.as_str())
     }
 
+    /// Returns how likely a conflict is, if it is predicted; `None` if both groups declare the path.
+    pub fn probability(&self, conflict: &Conflict) -> Option<f64> {
+        let is_same = |found: &&Predicted| {
+            found.ruling.is_some()
+                && (found.group1, found.group2) == (conflict.group1, conflict.group2)
+                && found.path == conflict.witness
+        };
+        self.predicted.iter().find(is_same).map(|found| found.probability)
+    }
+
     /// Returns the name of the rule of a ruling; `None` for the default.
     pub fn rule_name(&self, ruling: Ruling) -> Option<&str> {
         ruling.rule.and_then(|place| self.rules.get(place)).map(|rule| rule.name.as_str())
@@ -223,7 +380,15 @@ impl PhasePlan {
             Cause::Beginning => "depends on its beginning".to_owned(),
             Cause::Phase => "all groups of the phase take turns".to_owned(),
             Cause::Conflict(place) => match self.findings.conflicts.get(place) {
-                Some(conflict) => format!("both match {} ({})", conflict.witness, by(conflict.ruling)),
+                Some(conflict) => match self.probability(conflict) {
+                    Some(share) => format!(
+                        "both probably change {}, {:.0} % ({})",
+                        conflict.witness,
+                        share * 100.0,
+                        by(conflict.ruling)
+                    ),
+                    None => format!("both match {} ({})", conflict.witness, by(conflict.ruling)),
+                },
                 None => String::new(),
             },
             Cause::Folder(place) => match self.findings.same_dir.get(place) {

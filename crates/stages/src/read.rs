@@ -7,6 +7,8 @@ mod groups;
 mod phases;
 mod rules;
 mod settings;
+mod triggers;
+mod tuning;
 mod values;
 
 use lockkeeper_formats::yaml::{self, Node};
@@ -15,6 +17,20 @@ use super::model::Stages;
 use super::place::{Place, Source};
 use super::problem::{Problem, UnknownKey};
 use fields::Fields;
+
+/// Sections that people read, and programs do not: they are known and have no effect.
+const PROSE: [&str; 10] = [
+    "version",
+    "name",
+    "title",
+    "description",
+    "metadata",
+    "last_updated",
+    "author",
+    "usage_examples",
+    "performance_estimates",
+    "best_practices",
+];
 
 /// The result of reading a file.
 #[derive(Debug, Default)]
@@ -49,7 +65,7 @@ fn sections(root: &Node, diagnostics: &mut Diagnostics) -> Stages {
     let Some(mut fields) = Fields::of(root, "", diagnostics) else { return Stages::default() };
     let mut stages = Stages::default();
     // Keys for people.
-    for key in ["version", "name", "title", "description", "metadata", "last_updated", "author"] {
+    for key in PROSE {
         fields.take(&[key]);
     }
     if let Some(entry) = fields.take(&["parallel_groups", "groups", "stages"]) {
@@ -68,6 +84,7 @@ fn sections(root: &Node, diagnostics: &mut Diagnostics) -> Stages {
         downgrades::read(&entry, &mut stages, diagnostics);
     }
     settings::read(&mut fields, &mut stages, diagnostics);
+    downgrades::fill_delays(&mut stages);
     fields.finish(diagnostics);
     stages
 }

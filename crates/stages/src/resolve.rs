@@ -28,20 +28,45 @@ pub(super) struct Edge {
     pub(super) place: Place,
 }
 
-/// Finds both ends of every dependency. An unknown name is a problem.
-pub(super) fn edges(stages: &Stages) -> (Vec<Edge>, Vec<Problem>) {
+/// A group that waits for something that does not exist.
+#[derive(Clone, Debug)]
+pub(super) struct Dangling {
+    pub(super) target: GroupIndex,
+    /// Why it cannot be planned.
+    pub(super) problem: Problem,
+}
+
+/// All dependencies between groups.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Edges {
+    pub(super) edges: Vec<Edge>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) dangling: Vec<Dangling>,
+}
+
+/// Finds both ends of every dependency. An unknown name is a problem. Only the groups that wait for it cannot be planned.
+pub(super) fn edges(stages: &Stages) -> Edges {
     let directory = Directory::new(stages);
-    let (mut edges, mut problems) = (Vec::new(), Vec::new());
+    let Edges { mut edges, mut problems, mut dangling } = Edges::default();
     for dependency in &stages.dependencies {
         let mut find = |end: &Endpoint| match directory.find(end, problems.len() < MAX_PROPOSALS) {
-            Ok(found) => Some(found),
+            Ok(found) => Ok(found),
             Err(problem) => {
-                problems.push(*problem);
-                None
+                problems.push((*problem).clone());
+                Err(*problem)
             }
         };
         let (source, target) = (find(&dependency.source), find(&dependency.target));
-        let (Some(sources), Some(targets)) = (source, target) else { continue };
+        let (sources, targets) = match (source, target) {
+            (Ok(sources), Ok(targets)) => (sources, targets),
+            (Err(problem), Ok(targets)) => {
+                dangling
+                    .extend(targets.into_iter().map(|target| Dangling { target, problem: problem.clone() }));
+                continue;
+            }
+            // Nothing waits.
+            (_, Err(_)) => continue,
+        };
         // The position of the source, which the author wrote. The target of a depends_on is the group itself.
         let place = dependency.source.place;
         if edges.len() + sources.len() * targets.len() > MAX_EDGES {
@@ -54,7 +79,7 @@ pub(super) fn edges(stages: &Stages) -> (Vec<Edge>, Vec<Problem>) {
             edges.extend(targets.iter().map(|target| Edge { source, target: *target, completion, place }));
         }
     }
-    (edges, problems)
+    Edges { edges, problems, dangling }
 }
 
 /// The groups by their ids.
@@ -70,6 +95,10 @@ impl<'a> Directory<'a> {
             for (group, found) in content.groups.iter().enumerate() {
                 groups.entry(&found.id.value).or_default().push(GroupIndex { phase, group });
             }
+        }
+        // A phase that only names a group does not make its name ambiguous.
+        for places in groups.values_mut().filter(|places| places.len() > 1) {
+            places.sort_by_key(|at| stages.phases[at.phase].groups[at.group].reference);
         }
         Self { stages, groups }
     }
@@ -88,9 +117,17 @@ impl<'a> Directory<'a> {
             (None, [only]) => Ok(vec![*only]),
             (None, []) => self.whole_phase(end).ok_or_else(|| self.unknown(end, propose)),
             // Twice in one phase: another check reports that.
-            (None, [first, rest @ ..]) if rest.iter().all(|at| at.phase == first.phase) => Ok(vec![*first]),
+            (None, [first, rest @ ..])
+                if rest.iter().all(|at| at.phase == first.phase || self.is_reference(*at)) =>
+            {
+                Ok(vec![*first])
+            }
             (None, [first, ..]) => Err(Box::new(self.ambiguous(end, *first))),
         }
+    }
+
+    fn is_reference(&self, at: GroupIndex) -> bool {
+        self.stages.phases[at.phase].groups[at.group].reference
     }
 
     fn whole_phase(&self, end: &Endpoint) -> Option<Vec<GroupIndex>> {
@@ -109,13 +146,16 @@ impl<'a> Directory<'a> {
         let near =
             if end.name.len() <= 64 { ids().min_by_key(|id| (distance(id, &end.name), **id)) } else { None };
         // A third of the characters may be wrong.
-        let close = |id: &&&str| distance(id, &end.name) * 3 <= end.name.chars().count();
-        let hint = match near.filter(close) {
-            Some(id) => format!("is it `{id}`?"),
+        let is_close = |id: &str| distance(id, &end.name) * 3 <= end.name.chars().count();
+        let hint = match near {
+            Some(id) if is_close(id) => format!("is it `{id}`?"),
+            Some(id) => {
+                format!("dependencies name groups, or whole phases, of this file; the nearest name is `{id}`")
+            }
             None => "dependencies name groups, or whole phases, of this file".to_owned(),
         };
         let message = format!("there is no group or phase `{}`", end.whole);
-        Box::new(Problem::error("UNKNOWN_GROUP", end.place, message).with_hint(hint))
+        Box::new(Problem::warning("UNKNOWN_GROUP", end.place, message).with_hint(hint))
     }
 }
 

@@ -1,10 +1,13 @@
 //! JSON views of a plan: every interface returns them, logs store them, and pictures are drawn from them.
 
-use lockkeeper_core::conflict::{Conflict, Ruling};
+use lockkeeper_core::conflict::{Conflict, Ruling, Severity};
 use lockkeeper_core::plan::{Bond, Cause};
 use serde::{Deserialize, Serialize};
 
 use super::plan::PhasePlan;
+
+/// The type of a conflict that past commits predict.
+const PREDICTED: &str = "PREDICTED";
 
 /// The plan of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +33,9 @@ pub struct PlanView {
     pub same_dir: Vec<FolderView>,
     /// Groups outside the plan that others wait for. They count as done.
     pub assumed_done: Vec<String>,
+    /// Groups of the phase that say `enabled: false`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disabled: Vec<String>,
     /// The most groups that run at a time; no limit if it is missing.
     pub max_parallel_groups: Option<usize>,
     /// The estimated duration.
@@ -105,21 +111,21 @@ pub enum CauseView {
 }
 
 /// Two groups that can change the same path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlannedConflict))]
 pub struct ConflictView {
     /// The first group.
     pub group1: String,
     /// The second group.
     pub group2: String,
-    /// `EXACT`, `PARENT_CHILD` or `OVERLAP`.
+    /// `EXACT`, `PARENT_CHILD` or `OVERLAP`; `PREDICTED` if past commits tell of it.
     #[serde(rename = "type")]
     pub kind: String,
     /// The rule that applies; none for the default.
     pub rule: Option<String>,
     /// `FATAL`, `MAJOR` or `MINOR`.
     pub severity: String,
-    /// The action of the rule.
+    /// The action of the rule; `advice` for a predicted conflict without one.
     pub action: String,
     /// A path that both groups match.
     pub witness: String,
@@ -127,6 +133,9 @@ pub struct ConflictView {
     pub path1: String,
     /// The pattern of the second group.
     pub path2: String,
+    /// How likely it is, from 0 to 1, if it is predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f64>,
 }
 
 impl ConflictView {
@@ -142,6 +151,7 @@ impl ConflictView {
             witness: conflict.witness.clone(),
             path1: conflict.path1.as_str().to_owned(),
             path2: conflict.path2.as_str().to_owned(),
+            probability: None,
         }
     }
 }
@@ -179,6 +189,7 @@ impl PlanView {
             conflicts: conflicts(planned),
             same_dir: folders(planned),
             assumed_done: planned.assumed.clone(),
+            disabled: planned.disabled.clone(),
             max_parallel_groups: plan.slots.map(std::num::NonZeroUsize::get),
             estimated_seconds: plan.length.as_secs_f64(),
             shortest_possible_seconds: plan.bound.as_secs_f64(),
@@ -249,13 +260,29 @@ fn bond(planned: &PhasePlan, bond: &Bond) -> BondView {
 }
 
 fn conflicts(planned: &PhasePlan) -> Vec<ConflictView> {
-    let found = planned.findings.conflicts.iter();
-    found
-        .map(|conflict| {
-            let names = [planned.id(conflict.group1), planned.id(conflict.group2)];
-            ConflictView::of(conflict, names, planned.rule_name(conflict.ruling))
-        })
-        .collect()
+    let found = planned.findings.conflicts.iter().map(|conflict| {
+        let names = [planned.id(conflict.group1), planned.id(conflict.group2)];
+        let view = ConflictView::of(conflict, names, planned.rule_name(conflict.ruling));
+        match planned.probability(conflict) {
+            Some(probability) => {
+                ConflictView { kind: PREDICTED.to_owned(), probability: Some(probability), ..view }
+            }
+            None => view,
+        }
+    });
+    let advice = planned.predicted.iter().filter(|found| found.ruling.is_none()).map(|found| ConflictView {
+        group1: planned.id(found.group1).to_owned(),
+        group2: planned.id(found.group2).to_owned(),
+        kind: PREDICTED.to_owned(),
+        rule: None,
+        severity: Severity::Minor.as_str().to_owned(),
+        action: "advice".to_owned(),
+        witness: found.path.clone(),
+        path1: found.path.clone(),
+        path2: found.path.clone(),
+        probability: Some(found.probability),
+    });
+    found.chain(advice).collect()
 }
 
 fn folders(planned: &PhasePlan) -> Vec<FolderView> {

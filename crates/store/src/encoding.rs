@@ -15,6 +15,8 @@ use lockkeeper_core::time::Ttl;
 
 /// The lowest two bits of the first byte are the voucher, the next two the contract.
 const CONTRACT: u32 = 2;
+/// In the place of the contract: a byte with the contract and the session follow.
+const HAS_SESSION: u8 = 3;
 const HAS_TTL: u8 = 1 << 4;
 const HAS_REASON: u8 = 1 << 5;
 const HAS_TICKET: u8 = 1 << 6;
@@ -34,16 +36,21 @@ pub fn claim_to_bytes(claim: &Claim) -> Vec<u8> {
         Contract::Lease => 1,
         Contract::Kill => 2,
     };
+    let session = claim.proof.origin.session;
     let flag = |flag: u8, is_there: bool| if is_there { flag } else { 0 };
     let mut bytes = Vec::with_capacity(160);
     bytes.push(
         voucher
-            | contract << CONTRACT
+            | if session.is_some() { HAS_SESSION } else { contract } << CONTRACT
             | flag(HAS_TTL, claim.ttl.is_some())
             | flag(HAS_REASON, claim.reason.is_some())
             | flag(HAS_TICKET, claim.ticket.is_some())
             | flag(IS_OF_AGENT, claim.agent.is_some()),
     );
+    if let Some(session) = session {
+        bytes.push(contract);
+        put_span(&mut bytes, session);
+    }
     put_text(&mut bytes, claim.owner.as_str());
     put_number(&mut bytes, claim.resources.len() as u64);
     for resource in &claim.resources {
@@ -61,7 +68,7 @@ pub fn claim_to_bytes(claim: &Claim) -> Vec<u8> {
         put_number(&mut bytes, process.started);
     }
     if let Some(ttl) = claim.ttl {
-        put_number(&mut bytes, u64::try_from(ttl.get().as_micros()).unwrap_or(u64::MAX));
+        put_span(&mut bytes, ttl);
     }
     if let Some(reason) = &claim.reason {
         put_text(&mut bytes, reason);
@@ -79,6 +86,16 @@ pub fn claim_to_bytes(claim: &Claim) -> Vec<u8> {
 pub fn claim_from_bytes(bytes: &[u8]) -> Option<Claim> {
     let (&first, rest) = bytes.split_first()?;
     let mut reader = Reader(rest);
+    let (contract, session) = match first >> CONTRACT & 3 {
+        HAS_SESSION => (reader.byte()?, Some(reader.span()?)),
+        contract => (contract, None),
+    };
+    let contract = match contract {
+        0 => Contract::Strict,
+        1 => Contract::Lease,
+        2 => Contract::Kill,
+        _ => return None,
+    };
     let owner = reader.text()?.parse().ok()?;
     let count = reader.number()?;
     // Each resource takes more than a byte, so a wrong count cannot ask for more memory than there are bytes.
@@ -88,6 +105,7 @@ pub fn claim_from_bytes(bytes: &[u8]) -> Option<Claim> {
         host: reader.text()?.to_owned(),
         boot: reader.text()?.to_owned(),
         pid_namespace: reader.number()?,
+        session,
     };
     let voucher = match first & 3 {
         0 => Voucher::KernelLock { holder: HolderId(reader.number()?), process: reader.process()? },
@@ -95,15 +113,9 @@ pub fn claim_from_bytes(bytes: &[u8]) -> Option<Claim> {
         2 => Voucher::Time,
         _ => Voucher::TimeFor(reader.process()?),
     };
-    let contract = match first >> CONTRACT & 3 {
-        0 => Contract::Strict,
-        1 => Contract::Lease,
-        2 => Contract::Kill,
-        _ => return None,
-    };
     let ttl = match first & HAS_TTL {
         0 => None,
-        _ => Some(Ttl::new(Duration::from_micros(reader.number()?)).ok()?),
+        _ => Some(reader.span()?),
     };
     let reason = match first & HAS_REASON {
         0 => None,
@@ -145,6 +157,10 @@ fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
         number >>= 7;
     }
     bytes.push(number as u8);
+}
+
+fn put_span(bytes: &mut Vec<u8>, span: Ttl) {
+    put_number(bytes, u64::try_from(span.get().as_micros()).unwrap_or(u64::MAX));
 }
 
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
@@ -189,6 +205,16 @@ impl<'b> Reader<'b> {
         None
     }
 
+    fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(byte)
+    }
+
+    fn span(&mut self) -> Option<Ttl> {
+        Ttl::new(Duration::from_micros(self.number()?)).ok()
+    }
+
     fn text(&mut self) -> Option<&'b str> {
         let length = usize::try_from(self.number()?).ok()?;
         let (text, rest) = self.0.split_at_checked(length)?;
@@ -222,7 +248,12 @@ mod tests {
 
     fn claim(voucher: Voucher, ttl: Option<Duration>) -> Claim {
         let slots = NonZeroU32::new(3).unwrap();
-        let origin = Origin { host: "host".to_owned(), boot: "b-1".to_owned(), pid_namespace: u64::MAX };
+        let origin = Origin {
+            host: "host".to_owned(),
+            boot: "b-1".to_owned(),
+            pid_namespace: u64::MAX,
+            session: None,
+        };
         Claim {
             owner: "worker:1".parse().unwrap(),
             resources: vec![
@@ -253,6 +284,14 @@ mod tests {
         let trees = [None, Some(None), Some(Some("worktrees/x".into()))];
         let agents = trees.map(|agent| agent.map(|work_tree| Agent { work_tree }));
         let claims = vouchers.iter().flat_map(|voucher| spans.map(|span| claim(*voucher, span)));
+        let sessions = [None, Some(Ttl::new(Duration::from_secs(30)).unwrap())];
+        let claims = claims.flat_map(|claim| {
+            sessions.map(|session| {
+                let mut claim = claim.clone();
+                claim.proof.origin.session = session;
+                claim
+            })
+        });
         claims.flat_map(|claim| agents.clone().map(|agent| Claim { agent, ..claim.clone() })).collect()
     }
 

@@ -3,7 +3,11 @@
 use std::error::Error;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
+use lockkeeper_core::printable::printable;
+use lockkeeper_platform::lock_holders::LockProcess;
+use lockkeeper_platform::write_lock::WriteLockError;
 use thiserror::Error;
 
 /// Why a store failed.
@@ -32,6 +36,16 @@ pub enum StoreError {
     Busy {
         /// Which one.
         address: String,
+    },
+    /// Another process has the write lock for so long that something is wrong with it.
+    #[error("{}", kept(address, holder.as_ref(), *waited))]
+    Kept {
+        /// The lock file.
+        address: String,
+        /// The process, if the system shows it.
+        holder: Option<LockProcess>,
+        /// How long this process has waited.
+        waited: Duration,
     },
     /// The file is damaged, or no database at all.
     #[error("{address} is damaged: {what}")]
@@ -110,26 +124,84 @@ pub enum StoreError {
     Mismatch(String),
 }
 
-/// What to do about a file or folder that this user may not use: names the nearest one that belongs to somebody else.
+/// Says which process keeps a lock file locked, and for how long or why.
+fn kept(address: &str, holder: Option<&LockProcess>, waited: Duration) -> String {
+    let seconds = waited.as_secs();
+    match holder {
+        Some(LockProcess { process, command, is_stopped }) => {
+            let who = format!("process {} ({})", process.pid, printable(command));
+            if *is_stopped {
+                format!("{who} is stopped while it writes: it keeps {address} locked")
+            } else {
+                format!("{who} has kept {address} locked for {seconds} s")
+            }
+        }
+        None => format!("a process that is not visible from here has kept {address} locked for {seconds} s"),
+    }
+}
+
+/// What to do about a file or folder that this user may not use: names the nearest one that belongs to somebody else. It only asks
+/// root to give away what is known to be a state folder: it may as well be `/etc`.
 fn access_hint(path: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
 
     let own = lockkeeper_platform::process::user();
     let owned = path.ancestors().find_map(|path| path.metadata().ok().map(|facts| (path, facts.uid())));
-    match owned {
-        Some((path, owner)) if owner != own => format!(
-            "it was made by user {owner} ({}): let that user run `chown -R {own} {}`, or choose another folder with --dir",
-            if owner == 0 { "root, or the root of a container" } else { "not you" },
-            path.display()
+    let Some((path, owner)) = owned.filter(|(_, owner)| *owner != own) else {
+        return "check the folder's owner and mode, or choose another with --dir".to_owned();
+    };
+    let shown = path.display();
+    match (owner, is_of_a_store(path)) {
+        (owner, _) if own == 0 => format!(
+            "it belongs to user {owner}, and this root may not act for that user, as in a container: run it as that user, or \
+             choose another folder with --dir"
         ),
-        Some(_) | None => "check the folder's owner and mode, or choose another with --dir".to_owned(),
+        (0, true) => format!(
+            "it was made by user 0 (root, or the root of a container): let root run `chown -R {own} {shown}`, or choose another \
+             folder with --dir"
+        ),
+        (owner, true) => format!(
+            "it belongs to user {owner}, and only its owner may use it: choose another folder with --dir, or let root run \
+             `chown -R {own} {shown}`; to share it in a group, its owner makes the folder around it `g+ws`, or sets git's \
+             core.sharedRepository, before it is made"
+        ),
+        (owner, false) => {
+            format!("{shown} belongs to user {owner}: choose a folder that you may write in with --dir")
+        }
     }
+}
+
+/// Whether a path is a state folder, or a file in one: by the names that are chosen by default, or by the lock file in it.
+fn is_of_a_store(path: &Path) -> bool {
+    path.ancestors().take(3).any(|folder| {
+        let is_named = folder.file_name().is_some_and(|name| name == ".lockkeeper" || name == "lockkeeper");
+        is_named || folder.join("gate").exists()
+    })
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+
+    [Errno::MFILE, Errno::NFILE].map(|limit| Some(limit.raw_os_error())).contains(&error.raw_os_error())
 }
 
 impl StoreError {
     /// A failure of the file system.
     pub fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { action, address: path.display().to_string(), source }
+    }
+
+    /// The write lock could not be taken.
+    pub(crate) fn lock(path: &Path, error: WriteLockError) -> Self {
+        match error {
+            WriteLockError::Io(source) => Self::io("lock", path, source),
+            WriteLockError::Kept { holder, waited } => Self::kept(path, holder, waited),
+        }
+    }
+
+    /// The write lock is kept by a process that is stopped, or takes too long.
+    pub(crate) fn kept(path: &Path, holder: Option<LockProcess>, waited: Duration) -> Self {
+        Self::Kept { address: path.display().to_string(), holder, waited }
     }
 
     /// What the user can do about it.
@@ -139,18 +211,33 @@ impl StoreError {
                 access_hint(Path::new(address))
             }
             Self::Io { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
-                "nothing was changed; `locks`, `why` and `fence` work here, everything else needs a folder that can be \
+                "nothing was changed; what only reads works here (`locks`, `why`, `runs`, `run logs`), everything else needs a folder that can be \
                  written: let the sandbox write there, or do it outside, for example by the MCP tool of an agent"
                     .to_owned()
             }
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "free some disk space and try again; nothing was changed".to_owned()
             }
+            Self::Io { source, .. } if is_out_of_descriptors(source) => {
+                "nothing was changed; this process may open too few files: raise the limit with `ulimit -n`".to_owned()
+            }
             Self::Io { .. } => {
                 "nothing was changed; choose another folder with --dir, or try again".to_owned()
             }
             Self::Database { .. } => "nothing was changed; `lockkeeper locks` shows what is held".to_owned(),
             Self::Busy { address } => format!("find the program with: fuser {address}"),
+            Self::Kept { holder: Some(LockProcess { process, is_stopped: true, .. }), .. } => format!(
+                "nothing was changed; let it go on with `kill -CONT {0}`, or end it with `kill -KILL {0}`",
+                process.pid
+            ),
+            Self::Kept { holder: Some(LockProcess { process, .. }), .. } => format!(
+                "nothing was changed; try again, or end it with `kill {0}`, or `kill -KILL {0}` if that does not help",
+                process.pid
+            ),
+            Self::Kept { address, holder: None, .. } => format!(
+                "nothing was changed; find it where it runs, for example in a container that is paused, with `fuser {address}`: \
+                 let it go on, or end it"
+            ),
             Self::Damaged { address, .. } => {
                 format!(
                     "stop everything that uses it, then move {address} away; tokens go on where they were"
@@ -184,20 +271,22 @@ impl StoreError {
         matches!(self, Self::Io { source, .. } if refusals.contains(&source.kind()))
     }
 
-    /// Whether the store could not be reached at all.
-    pub fn is_unreachable(&self) -> bool {
+    /// Whether the store could not be used, for whatever reason, and so nothing was changed.
+    pub fn changed_nothing(&self) -> bool {
         match self {
-            Self::Busy { .. } | Self::Removed { .. } | Self::Unreachable { .. } => true,
             Self::Io { .. }
             | Self::Database { .. }
+            | Self::Busy { .. }
+            | Self::Kept { .. }
             | Self::Damaged { .. }
             | Self::Foreign { .. }
             | Self::TooNew { .. }
             | Self::TooOld { .. }
             | Self::NetworkFileSystem { .. }
             | Self::InUseElsewhere { .. }
-            | Self::InDoubt { .. }
-            | Self::Mismatch(_) => false,
+            | Self::Removed { .. }
+            | Self::Unreachable { .. } => true,
+            Self::InDoubt { .. } | Self::Mismatch(_) => false,
         }
     }
 }

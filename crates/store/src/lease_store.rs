@@ -26,6 +26,8 @@
 //!   [`StoreError::Mismatch`]. Changes apply in the order of the list.
 //! - **Numbers.** [`Records::next_number`] returns a number that is larger than every number that the store returned before, also
 //!   if the transaction was dropped, the process was killed, or the machine lost power. A snapshot returns no numbers.
+//!   An engine may commit decisions about different records in another order than it has drawn their numbers. Of two commits
+//!   that concern the same record or key range, the later one has the larger numbers, if it drew them after it had read.
 //! - **Time.** [`Records::now`] is the store's clock. It is one clock for all users, and it never goes back: a transaction never
 //!   reads a moment in a record that is later than its own `now`. Every moment in a record comes from this clock.
 //! - **Wake-ups.** A process that creates a waker, then reads, then sleeps on the waker is woken by every [`Effect::Wake`] that

@@ -8,11 +8,17 @@ pub mod encoding;
 mod error;
 mod lease_store;
 mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod runs;
 pub mod sqlite;
 
 pub use error::StoreError;
 pub use lease_store::{Commit, Examination, Granted, LeaseStore, Transaction, Waker};
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{AddressError, PostgresAddress, PostgresStore};
+#[cfg(feature = "postgres")]
+pub use runs::PostgresRunStore;
 pub use runs::{RunStore, SqliteRunStore};
 pub use sqlite::SqliteStore;

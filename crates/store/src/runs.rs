@@ -3,7 +3,7 @@
 //! A run changes by compare-and-set. The engine reads a run from a snapshot ([`RunStore::snapshot`]), a pure function of
 //! [`lockkeeper_core::run::transition`] computes the next record, and [`RunStore::move_runs`] writes it if the run still has
 //! the version that was read. Otherwise the store returns the current record, and the engine decides again. Two decisions need
-//! facts that only a write transaction has: [`RunStore::submit`] and [`RunStore::claim`]. There the store calls the pure
+//! facts that only a write transaction has: submission ([`RunStore::submit`], [`RunStore::replace`]) and [`RunStore::claim`]. There the store calls the pure
 //! function itself, in the transaction.
 //!
 //! # Contract
@@ -36,13 +36,20 @@
 //!
 //! The cases in `tests/conformance_runs/` hold every engine to all of it.
 
+mod columns;
 mod filter;
+mod order;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod prunable;
 mod records;
+mod spec;
 mod sqlite;
 
 use std::os::fd::BorrowedFd;
 
 use lockkeeper_core::id::{HolderId, RequestId, RunId, WorkerId};
+use lockkeeper_core::record::Priority;
 use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::admission::{Refusal, Submission, Submitted};
 use lockkeeper_core::run::transition::Transition;
@@ -50,6 +57,8 @@ use lockkeeper_core::run::{Run, Stamp, Status};
 use lockkeeper_core::time::Moment;
 
 pub use filter::{Listing, RequestFilter, RunFilter};
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresRunStore;
 pub use records::{AutoRun, AutoRunChange, Match, Removed, StoredEvent, StoredRequest, Timing, Worker};
 pub use sqlite::SqliteRunStore;
 
@@ -65,6 +74,15 @@ pub trait RunStore: Send + Sync {
 
     /// Submits requests as [`lockkeeper_core::run::admission::admit`] decides, in one transaction.
     fn submit(&self, submission: &Submission<'_>) -> Result<Result<Vec<Submitted>, Refusal>, StoreError>;
+
+    /// Submits requests whose ids may be in use, as [`lockkeeper_core::run::admission::replace`] decides, in one transaction.
+    ///
+    /// The store reads [`lockkeeper_core::run::admission::Existing`] in this transaction, so that no run begins and no
+    /// dependency changes in between. It writes each replacement in the order of the list: it applies the transition that
+    /// cancels a queued run; it inserts the request, or replaces its whole definition with title, priority, key and
+    /// dependencies, as if it were submitted now; it inserts the new run, which becomes the latest one. Earlier runs and
+    /// their events stay, and requests that depend on it wait for the new run. A refusal writes nothing.
+    fn replace(&self, submission: &Submission<'_>) -> Result<Result<Vec<Submitted>, Refusal>, StoreError>;
 
     /// Queues new runs of requests that exist. Each answer says whether it was queued: it is not if the latest run of its
     /// request is another one than expected.
@@ -99,6 +117,9 @@ pub trait RunStore: Send + Sync {
     /// Changes the record of the auto-run.
     fn change_auto_run(&self, change: &AutoRunChange<'_>) -> Result<(), StoreError>;
 
+    /// Changes the priority of a request and of its queued run. False if there is no such request. It is no event.
+    fn set_priority(&self, request: &RequestId, priority: Priority) -> Result<bool, StoreError>;
+
     /// Removes the requests that [`RunRecords::prunable`] lists, with their runs and events.
     fn prune(&self, before_unix_micros: i64) -> Result<Vec<Removed>, StoreError>;
 
@@ -110,6 +131,11 @@ pub trait RunStore: Send + Sync {
 
     /// Looks for damage without changing anything. `thorough` checks every record and its references.
     fn examine(&self, thorough: bool) -> Result<Examination, StoreError>;
+
+    /// Whether nothing can be written here.
+    fn is_read_only(&self) -> bool {
+        false
+    }
 
     /// Where the store is, for people.
     fn address(&self) -> String;
@@ -126,11 +152,28 @@ pub trait RunRecords {
     /// The latest run of a request that was not rejected.
     fn latest_run(&self, request: &RequestId) -> Result<Option<Run>, StoreError>;
 
-    /// Runs whose id ends with this text, two at most.
-    fn runs_ending_with(&self, text: &str) -> Result<Vec<Run>, StoreError>;
+    /// Runs whose id ends with this text, or whose last part has ten letters and begins with it; two at most.
+    fn runs_by_part(&self, text: &str) -> Result<Vec<Run>, StoreError>;
 
     /// The runs that match, the latest first.
     fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError>;
+
+    /// The runs that match with their requests, the latest first.
+    fn runs_with_requests(&self, filter: &RunFilter) -> Result<Vec<(Run, StoredRequest)>, StoreError> {
+        let mut found = Vec::new();
+        for run in self.runs(filter)? {
+            if let Some(request) = self.request(&run.request)? {
+                found.push((run, request));
+            }
+        }
+        Ok(found)
+    }
+
+    /// When the oldest run of the queue entered it, in microseconds since 1970; none if the queue is empty.
+    fn oldest_queued_at(&self) -> Result<Option<i64>, StoreError> {
+        let queued = RunFilter { statuses: vec![Status::Queued], limit: usize::MAX, ..RunFilter::default() };
+        Ok(self.runs(&queued)?.last().map(|run| run.queued_at.unix_micros))
+    }
 
     /// How many runs have each status. A status that no run has is left out.
     fn run_counts(&self) -> Result<Vec<(Status, u64)>, StoreError>;
@@ -143,6 +186,22 @@ pub trait RunRecords {
 
     /// The requests that match, the latest first.
     fn requests(&self, filter: &RequestFilter) -> Result<Vec<StoredRequest>, StoreError>;
+
+    /// The requests that match with their latest runs, the latest first. The run is none where all were rejected.
+    fn requests_with_runs(
+        &self,
+        filter: &RequestFilter,
+    ) -> Result<Vec<(StoredRequest, Option<Run>)>, StoreError> {
+        let mut found = Vec::new();
+        for request in self.requests(filter)? {
+            let run = match &request.latest {
+                Some(run) => self.run(run)?,
+                None => None,
+            };
+            found.push((request, run));
+        }
+        Ok(found)
+    }
 
     /// The ids of the requests that match, the latest first.
     fn matching(&self, filter: &RequestFilter) -> Result<Vec<Match>, StoreError>;

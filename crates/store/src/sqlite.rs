@@ -38,7 +38,7 @@ use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_platform::write_lock::WriteLock;
 use lockkeeper_platform::{access, clock, fs as local, waker};
 use records::SqliteRecords;
-pub(super) use schema::{Format, connect, explain, use_log, version};
+pub(super) use schema::{Format, connect, connect_to_read, explain, use_log, version};
 use tokens::Tokens;
 
 /// How long the change time of a folder has to be the same before it is trusted.
@@ -79,13 +79,13 @@ impl SqliteStore {
         let tokens = Tokens::open(folder, boot)?;
         let path = folder.join("leases.db");
         if tokens.boot()?.is_none_or(|last| last != boot) {
-            let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
+            let _alone = write_lock.lock().map_err(|error| StoreError::lock(&lock_path, error))?;
             start_boot(&tokens, &write_lock, &path, boot)?;
         }
         let connection = schema::connect(&path)?;
         // Another process may create the tables now, so everything but a yes is checked again under the lock.
         if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
-            let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
+            let _alone = write_lock.lock().map_err(|error| StoreError::lock(&lock_path, error))?;
             if !schema::is_set_up(&connection, &path)? {
                 // If both `tokens` and the database are lost, the lock file still has the limit.
                 let (noted, _) = write_lock.noted().map_err(|error| failed("read", &lock_path, error))?;
@@ -229,7 +229,7 @@ impl LeaseStore for SqliteStore {
             return Err(failed("write to", &self.folder, io::ErrorKind::ReadOnlyFilesystem.into()));
         }
         let lock =
-            self.write_lock.lock().map_err(|error| failed("lock", &self.folder.join("gate"), error))?;
+            self.write_lock.lock().map_err(|error| StoreError::lock(&self.folder.join("gate"), error))?;
         self.check_place()?;
         Ok(Box::new(SqliteRecords::begin(self, self.connection()?, Some(lock))?))
     }
@@ -257,6 +257,9 @@ impl LeaseStore for SqliteStore {
     }
 
     fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
+        if let Some(holder) = self.write_lock.stopped_holder() {
+            return Err(StoreError::kept(&self.folder.join("gate"), Some(holder), Duration::ZERO));
+        }
         examine::examine(self, &*self.connection()?, thorough)
     }
 }

@@ -44,6 +44,11 @@ pub trait Http {
         self.request("POST", path).json(body).send()
     }
 
+    /// Sends a PUT with a JSON body.
+    fn put(&self, path: &str, body: &Value) -> Response {
+        self.request("PUT", path).json(body).send()
+    }
+
     /// Sends a DELETE.
     fn delete(&self, path: &str) -> Response {
         self.request("DELETE", path).send()

@@ -41,7 +41,6 @@ pub fn kill(pid: u32) {
 }
 
 /// Waits until a file holds a process number and a newline, and returns the number.
-#[must_use]
 #[track_caller]
 pub fn pid_in(file: &Path) -> u32 {
     let text = until_seen(

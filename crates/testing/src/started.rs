@@ -50,6 +50,13 @@ impl Started {
         Some(line.trim_end().to_owned())
     }
 
+    /// Waits for the next line on stdout, and parses it as a number, such as that of a process.
+    #[track_caller]
+    pub fn number(&mut self) -> u32 {
+        let line = self.line();
+        line.parse().unwrap_or_else(|error| panic!("{error} in {line:?}: {}", self.story()))
+    }
+
     /// Waits for the next line on stdout, and parses it as JSON. None at the end of stdout.
     #[track_caller]
     pub fn try_json(&mut self) -> Option<Value> {

@@ -145,6 +145,16 @@ impl World {
         command
     }
 
+    /// How many calls of one kind the dynamic loader makes before the program begins. Faults are injected into later ones.
+    #[must_use]
+    #[track_caller]
+    pub fn calls_of_the_loader(&self, call: &str) -> usize {
+        let trace = self.beside("loader.trace");
+        let strace = ["strace", "-qq", "-o", trace.to_str().unwrap(), "-e", &format!("trace={call}")];
+        Finished::of(&mut self.lockkeeper_under(&strace, &["--version"])).code(0);
+        std::fs::read_to_string(trace).unwrap().lines().count()
+    }
+
     /// Runs the program under test to its end.
     #[must_use]
     pub fn run<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Finished {

@@ -1,14 +1,11 @@
 //! Asks Codex whether the user has trusted our hooks: `hooks/list` of `codex app-server`, JSON-RPC on standard input and output.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::json_rpc;
 use crate::harness::Harness;
 use crate::setup::{Folders, is_ours};
 
@@ -34,47 +31,19 @@ pub fn ask(folders: &Folders) -> Trust {
         return Trust::Unknown("codex is not in the search path".to_owned());
     };
     let root = &folders.location().root;
-    let started = Command::new(program)
-        .arg("app-server")
-        .current_dir(root)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut child = match started {
-        Ok(child) => child,
-        Err(error) => return Trust::Unknown(format!("codex does not start ({error})")),
-    };
-    let answer = answer_of(&mut child, root);
-    // It ends with its standard input. One that does not is stopped: it has nothing to finish.
-    let _ = child.kill();
-    let _ = child.wait();
-    match answer {
-        Some(answer) => judge(&answer),
-        None => Trust::Unknown("`codex app-server` did not answer".to_owned()),
-    }
-}
-
-fn answer_of(child: &mut Child, root: &Path) -> Option<Value> {
-    let (mut stdin, stdout) = (child.stdin.take()?, child.stdout.take()?);
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let messages = BufReader::new(stdout).lines().map_while(Result::ok);
-        let mut messages = messages.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
-        if let Some(answer) = messages.find(|message| message["id"] == QUESTION) {
-            // Nobody listens after the time is up.
-            let _ = sender.send(answer);
-        }
-    });
     let client = json!({"name": "lockkeeper", "version": env!("CARGO_PKG_VERSION")});
     let messages = [
         json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"clientInfo": client}}),
         json!({"jsonrpc": "2.0", "method": "initialized"}),
         json!({"jsonrpc": "2.0", "id": QUESTION, "method": "hooks/list", "params": {"cwds": [root]}}),
     ];
-    let text: String = messages.iter().map(|message| format!("{message}\n")).collect();
-    stdin.write_all(text.as_bytes()).ok()?;
-    receiver.recv_timeout(LIMIT).ok()
+    let mut command = Command::new(program);
+    command.arg("app-server").current_dir(root);
+    match json_rpc::ask(&mut command, &messages, QUESTION, LIMIT) {
+        Ok(Some(answer)) => judge(&answer),
+        Ok(None) => Trust::Unknown("`codex app-server` did not answer".to_owned()),
+        Err(error) => Trust::Unknown(format!("codex does not start ({error})")),
+    }
 }
 
 fn judge(answer: &Value) -> Trust {

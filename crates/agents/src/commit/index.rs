@@ -16,22 +16,20 @@ use crate::git::{Git, GitError};
 
 /// How long the common index may be locked by another git command.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the lock is looked at where the system does not tell of changes.
+/// How often the lock is looked at where the system does not report changes.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// An index of a commit that was killed is removed after this many seconds.
 const LEFT_AFTER: i64 = 60 * 60;
 
 /// An index file of its own. It is removed when it is dropped.
-pub(super) struct OwnIndex {
+pub struct OwnIndex {
     path: PathBuf,
 }
 
 impl OwnIndex {
     /// Makes an index that is as HEAD. What the common index knows about files is kept, so that git need not read them again.
     pub(super) fn new(git: &Git, state: &Path, head: Option<&str>) -> Result<Self, GitError> {
-        remove_leftovers(state);
-        let number = random::number().map_err(GitError::NotStarted)?;
-        let own = Self { path: state.join(format!("commit-{number:016x}.index")) };
+        let own = Self::free_name(state)?;
         match (head, copy_with_time(&git.folder.join("index"), &own.path)) {
             (Some(head), Ok(())) => own.run(git, &["read-tree", "--reset", head], b"")?,
             (Some(head), Err(_)) => own.run(git, &["read-tree", head], b"")?,
@@ -40,7 +38,22 @@ impl OwnIndex {
         Ok(own)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Makes a copy of the common index in which these entries are as given.
+    pub(super) fn without(git: &Git, state: &Path, entries: &[Entry]) -> Result<Self, GitError> {
+        let own = Self::free_name(state)?;
+        copy_with_time(&git.folder.join("index"), &own.path).map_err(GitError::NotStarted)?;
+        own.run(git, &["update-index", "-z", "--index-info"], &index_info(entries))?;
+        Ok(own)
+    }
+
+    fn free_name(state: &Path) -> Result<Self, GitError> {
+        remove_leftovers(state);
+        let number = random::number().map_err(GitError::NotStarted)?;
+        Ok(Self { path: state.join(format!("commit-{number:016x}.index")) })
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -95,12 +108,7 @@ fn remove_leftovers(state: &Path) {
 
 /// Makes these paths as committed in the common index. Waits if another git command has locked it.
 pub(super) fn set_in_common_index(git: &Git, entries: &[Entry]) -> Result<(), GitError> {
-    let mut input = Vec::new();
-    for Entry { mode, object, path } in entries {
-        input.extend_from_slice(format!("{mode} {object}\t").as_bytes());
-        input.extend_from_slice(path.as_os_str().as_bytes());
-        input.push(0);
-    }
+    let input = index_info(entries);
     let lock = git.folder.join("index.lock");
     let watch = Changes::watch(&git.folder).unwrap_or_else(|_| Changes::disabled());
     let until = Instant::now() + PATIENCE;
@@ -116,6 +124,17 @@ pub(super) fn set_in_common_index(git: &Git, entries: &[Entry]) -> Result<(), Gi
             let _ = poll::wait(&descriptors, Some(LOOK_AGAIN));
         }
     }
+}
+
+/// Entries as `update-index --index-info` reads them.
+fn index_info(entries: &[Entry]) -> Vec<u8> {
+    let mut input = Vec::new();
+    for Entry { mode, object, path } in entries {
+        input.extend_from_slice(format!("{mode} {object}\t").as_bytes());
+        input.extend_from_slice(path.as_os_str().as_bytes());
+        input.push(0);
+    }
+    input
 }
 
 fn is_locked(lock: &Path) -> bool {

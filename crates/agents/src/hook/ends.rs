@@ -27,6 +27,7 @@ impl Hook<'_> {
 
     /// A sub-agent is done: what it has goes to the owner above it.
     pub(super) fn end_subagent(&self, stores: &Stores) -> Result<(), HookError> {
+        self.close_all(stores)?;
         for store in stores.iter() {
             if store.exists() {
                 store.engine()?.hand_up(&self.owner).map_err(OpenError::Store)?;
@@ -38,6 +39,7 @@ impl Hook<'_> {
 
     /// The agent waits for its user: files as committed are let go, others stay for a while.
     pub(super) fn end_turn(&self, stores: &Stores) -> Result<(), HookError> {
+        self.close_all(stores)?;
         for store in stores.iter() {
             if store.exists() {
                 let engine = store.engine()?;

@@ -23,7 +23,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    fn new(location: &Location) -> Self {
+    pub(super) fn new(location: &Location) -> Self {
         let (state, root) = (location.state.clone(), location.root.clone());
         Self { sessions: Sessions::new(&state), tree: location.work_tree(), state, root }
     }
@@ -58,6 +58,9 @@ impl Store {
 
     /// Releases leases that this very call took.
     pub(super) fn release(&self, leases: &[(LeaseId, Token)]) -> Result<(), HookError> {
+        if leases.is_empty() {
+            return Ok(());
+        }
         let engine = self.engine()?;
         for (lease, token) in leases {
             // It may have ended meanwhile, which is as good.

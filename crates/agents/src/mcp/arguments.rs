@@ -19,7 +19,7 @@ pub(super) const MAX_SECONDS: u64 = 50;
 pub(super) enum CallError {
     /// The call does not fit the schema of the tool: an error of the protocol.
     Malformed(String),
-    /// The call is understood, and cannot be done: the model reads why, and the way out.
+    /// The call is understood, and cannot be done: the model reads why, and what it can do.
     Refused(String),
 }
 
@@ -29,6 +29,7 @@ pub(super) enum ToolCall {
     Board(BoardCall),
     Check(CheckCall),
     Claim(ClaimCall),
+    Commit(CommitCall),
     HandOver(HandOverCall),
     Note(NoteCall),
     Release(ReleaseCall),
@@ -55,6 +56,13 @@ pub(super) struct ClaimCall {
     names: Option<Vec<String>>,
     pub(super) note: Option<String>,
     shared: Option<bool>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CommitCall {
+    pub(super) message: String,
+    paths: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -107,6 +115,7 @@ impl ToolCall {
             "board" => Self::Board(parse(arguments)?),
             "check" => Self::Check(parse(arguments)?),
             "claim" => Self::Claim(parse(arguments)?),
+            "commit" => Self::Commit(parse(arguments)?),
             "hand_over" => Self::HandOver(parse(arguments)?),
             "note" => Self::Note(parse(arguments)?),
             "release" => Self::Release(parse(arguments)?),
@@ -125,6 +134,9 @@ impl ToolCall {
         match self {
             Self::Check(call) => check_targets(&call.paths, &[]),
             Self::Claim(call) => check_targets(call.asked().paths, call.asked().names),
+            Self::Commit(call) if call.message.trim().is_empty() => Err("`message` is empty"),
+            Self::Commit(call) if call.paths.is_none() => Ok(()),
+            Self::Commit(call) => check_targets(call.paths(), &[]),
             Self::HandOver(call) => check_targets(&call.paths, &[]),
             Self::Release(call) if call.all() => Ok(()),
             Self::Release(call) => check_targets(call.asked().paths, call.asked().names),
@@ -140,6 +152,13 @@ impl ToolCall {
 impl ClaimCall {
     pub(super) fn asked(&self) -> Asked<'_> {
         asked(self.paths.as_ref(), self.names.as_ref(), self.shared.unwrap_or(false))
+    }
+}
+
+impl CommitCall {
+    /// The paths that were named. None of them: what the caller has claimed.
+    pub(super) fn paths(&self) -> &[String] {
+        self.paths.as_deref().unwrap_or_default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tools that claim: `claim` answers at once, `wait` sleeps in line.
 
 use std::io::{PipeReader, PipeWriter, pipe};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::lease::{AgentAnswer, Denial};
@@ -19,9 +19,9 @@ use crate::hook::tell_of_work_trees;
 use crate::session::{Activity, Session};
 
 /// How long an overdue holder gets to stop by itself, under the contract `kill`.
-const GRACE: Duration = Duration::from_secs(4);
+pub(super) const GRACE: Duration = Duration::from_secs(4);
 /// The longest sleep. With the grace it is less than what the tool promises.
-const LONGEST: Duration = Duration::from_secs(45);
+pub(super) const LONGEST: Duration = Duration::from_secs(45);
 
 /// Ends a sleep in line when its other end is dropped.
 pub(super) struct Interrupt(PipeReader);
@@ -31,6 +31,11 @@ impl Interrupt {
     pub(super) fn new() -> Result<(Self, PipeWriter), CallError> {
         let (reader, writer) = pipe()?;
         Ok((Self(reader), writer))
+    }
+
+    /// Readable when it comes.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -84,11 +89,12 @@ impl Visit<'_> {
                 }
                 return Ok(result);
             };
-            let interrupts = [interrupt.0.as_fd()];
+            let interrupts = [interrupt.as_fd()];
             let options =
                 WaitOptions { until: Some(until), interrupts: &interrupts, grace: GRACE, tick: None };
-            let acquired =
-                engine.resume(ticket.id, self.settings.ticket, &options).map_err(OpenError::Store)?;
+            let acquired = engine
+                .resume(ticket.id, self.settings.ticket, &options, &mut |_| {})
+                .map_err(OpenError::Store)?;
             // One more look at the store says how things are now.
             is_over = !matches!(acquired, Acquired::Granted(_) | Acquired::Gone) || Instant::now() >= until;
         }

@@ -2,19 +2,17 @@
 
 use std::path::Path;
 
-use lockkeeper_core::record::Claim;
 use lockkeeper_core::resource::Target;
 use lockkeeper_engine::evidence::{Evidence, verdict_word};
 use lockkeeper_engine::location::Location;
 use lockkeeper_engine::open::OpenError;
+use lockkeeper_engine::views::{AgentView, WaitingView};
 use serde_json::{Value, json};
 
 use super::arguments::{Asked, CallError};
 use super::server::{Server, Visit, engine_to_read};
 use super::wording::{ago, claim_text, conflict, note_text, path_text, since_epoch, target_text};
-use crate::board::{BoardAgent, board};
-use crate::repository::Wanted;
-use crate::session::Sessions;
+use crate::board::Board;
 
 /// The most agents, and the most waiters, of one board.
 const MAX_ROWS: usize = 100;
@@ -29,27 +27,14 @@ impl Server {
         else {
             return Ok(json!({ "agents": [], "waiting": [] }));
         };
-        let sessions = Sessions::new(&location.state).all(self.identity.here())?;
-        let engine = engine_to_read(&location.state)?;
-        let listing = engine.map(|engine| engine.listing()).transpose().map_err(OpenError::Store)?;
-        let is_asked = |claim: &Claim| wanted.as_ref().is_none_or(|wanted| meets(claim, wanted));
-        let is_about = |agent: &&BoardAgent| {
-            wanted.is_none() || agent.claims.iter().chain(&agent.waits_for).any(|claim| is_asked(claim))
+        let board = Board::read(&location.state)?;
+        let board = match &wanted {
+            Some(wanted) => board.about(&wanted.resources),
+            None => board,
         };
-        let agents = board(sessions, listing.as_ref());
-        let agents: Vec<Value> = agents.iter().filter(is_about).take(MAX_ROWS).map(agent_row).collect();
-        let mut waiting = Vec::new();
-        if let Some(listing) = &listing {
-            let live = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
-            for waiter in live.filter(|waiter| is_asked(&waiter.ticket.claim)).take(MAX_ROWS) {
-                waiting.push(json!({
-                    "owner": path_text(waiter.ticket.claim.owner.as_str()),
-                    "path": claim_text(&waiter.ticket.claim),
-                    "position": waiter.position,
-                    "since": ago(listing.now.since(waiter.ticket.enqueued_at)),
-                }));
-            }
-        }
+        let board = board.view();
+        let agents: Vec<Value> = board.agents.iter().take(MAX_ROWS).map(agent_row).collect();
+        let waiting: Vec<Value> = board.waiting.iter().take(MAX_ROWS).map(waiting_row).collect();
         Ok(json!({ "agents": agents, "waiting": waiting }))
     }
 
@@ -100,27 +85,36 @@ impl Visit<'_> {
     }
 }
 
-fn meets(claim: &Claim, wanted: &Wanted) -> bool {
-    claim.targets().any(|target| wanted.resources.iter().any(|one| one.target.meets(target).is_some()))
-}
-
-fn agent_row(agent: &BoardAgent) -> Value {
-    let session = &agent.session;
-    let claims: Vec<String> = agent.claims.iter().take(MAX_CLAIMS).map(|claim| claim_text(claim)).collect();
-    let denied: Vec<String> = session.denied.keys().take(MAX_CLAIMS).map(|path| path_text(path)).collect();
+fn agent_row(agent: &AgentView) -> Value {
+    let texts = |texts: &mut dyn Iterator<Item = &String>| -> Vec<String> {
+        texts.take(MAX_CLAIMS).map(|text| path_text(text)).collect()
+    };
     let mut row = json!({
-        "owner": path_text(&session.owner),
-        "state": agent.state(),
-        "since": since_epoch(session.since),
-        "last_seen": since_epoch(session.seen_at),
-        "claims": claims,
-        "denied": denied,
+        "owner": path_text(&agent.owner),
+        "state": agent.state,
+        "since": since_epoch(agent.since),
+        "last_seen": since_epoch(agent.last_seen),
+        "claims": texts(&mut agent.claims.iter()),
+        "denied": texts(&mut agent.denied.keys()),
     });
-    if let Some(note) = &session.note {
+    if let Some(note) = &agent.note {
         row["note"] = json!(note_text(note));
     }
     if agent.claims.len() > MAX_CLAIMS {
         row["more_claims"] = json!(agent.claims.len() - MAX_CLAIMS);
+    }
+    row
+}
+
+fn waiting_row(waiting: &WaitingView) -> Value {
+    let mut row = json!({
+        "owner": path_text(&waiting.owner),
+        "path": path_text(&waiting.path),
+        "position": waiting.position,
+        "since": since_epoch(waiting.since),
+    });
+    if let Some(holder) = &waiting.held_by {
+        row["held_by"] = json!(path_text(holder));
     }
     row
 }

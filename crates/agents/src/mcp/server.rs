@@ -67,6 +67,7 @@ impl Server {
             ToolCall::Why(call) => self.why(&call.target),
             ToolCall::Check(call) => self.visit(marks, &call.paths)?.check(),
             ToolCall::Claim(call) => self.visit(marks, call.asked().paths)?.claim(call),
+            ToolCall::Commit(call) => self.visit(marks, call.paths())?.commit(call, interrupt),
             ToolCall::Wait(call) => self.visit(marks, call.asked().paths)?.wait(call, interrupt),
             ToolCall::HandOver(call) => self.visit(marks, &call.paths)?.hand_over(&call.to),
             ToolCall::Note(call) => self.visit(marks, &[])?.note(&call.text),
@@ -198,7 +199,7 @@ impl Visit<'_> {
             });
         }
         let (ttl, stays) = (self.settings.working, self.settings.ticket);
-        Ok(AgentCall { owner: owner.clone(), claims, checks: Vec::new(), ttl, stays })
+        Ok(AgentCall { owner: owner.clone(), claims, checks: Vec::new(), ttl, stays, unrenewed: Vec::new() })
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::arguments::{MAX_NOTE, MAX_SECONDS, MAX_TARGETS};
 
 /// The names of all tools.
-const NAMES: [&str; 8] = ["board", "check", "claim", "hand_over", "note", "release", "wait", "why"];
+const NAMES: [&str; 9] = ["board", "check", "claim", "commit", "hand_over", "note", "release", "wait", "why"];
 
 /// Whether the server has a tool of this name.
 pub(crate) fn is_tool(name: &str) -> bool {
@@ -51,6 +51,28 @@ fn tool(name: &'static str) -> Tool {
                 }),
             ),
             object(&["granted", "conflicts"], granted(json!({ "next": text("What can be done now") }))),
+        ),
+        "commit" => (
+            "Commit your own changes",
+            "Commits exactly the changed files that you have claimed, whatever else is staged or changed, with the hooks of the \
+             repository. With `paths`, those files and folders instead. Claims on what is committed end. `done: false` says why \
+             there is no commit; then nothing was changed.",
+            object(&["message"], json!({ "message": text("The message of the commit"), "paths": paths() })),
+            object(
+                &["done", "paths", "left_out", "output"],
+                json!({
+                    "done": { "type": "boolean" },
+                    "commit": text("The id of the commit"),
+                    "paths": list(&text("A path that it changed")),
+                    "more_paths": { "type": "integer" },
+                    "left_out": list(&json!({
+                        "type": "object", "required": ["path", "why"],
+                        "properties": { "path": text("A path that was asked for"), "why": text("Why it is not in the commit") },
+                    })),
+                    "output": text("What git and the hooks of the repository printed"),
+                    "why": text("Why there is no commit, or what is left to do"),
+                }),
+            ),
         ),
         "hand_over" => (
             "Hand claims over",
@@ -122,8 +144,8 @@ fn tool(name: &'static str) -> Tool {
     let annotations = ToolAnnotations::with_title(title)
         .read_only(reads)
         .destructive(false)
-        // A hand-over that is repeated finds nothing to give.
-        .idempotent(name != "hand_over")
+        // A hand-over or a commit that is repeated finds nothing to give.
+        .idempotent(!matches!(name, "hand_over" | "commit"))
         .open_world(false);
     Tool::new(name, description, input)
         .with_title(title)
@@ -220,7 +242,7 @@ fn waiter() -> Value {
     json!({
         "type": "object", "required": ["owner", "path", "position", "since"],
         "properties": {
-            "owner": text("Who waits"), "path": text("The path or name"),
+            "owner": text("Who waits"), "path": text("The path or name"), "held_by": text("Who has it"),
             "position": { "type": "integer" }, "since": text("For how long"),
         },
     })

@@ -1,4 +1,4 @@
-//! Results as a model reads them: spans of time, conflicts, and texts of strangers, which are quoted, cut and on one line.
+//! Results as a model reads them: durations, conflicts, and texts of other agents, which are not trusted: they are quoted, cut and put on one line.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use lockkeeper_core::time::Moment;
 use lockkeeper_platform::wall_clock;
 use serde_json::{Value, json};
 
+use crate::board;
 use crate::deny_text::{in_seconds, last_seen};
 use crate::quote::{cut, one_line, quoted};
 use crate::session::Sessions;
@@ -34,24 +35,21 @@ pub(super) const COORDINATE: &str = "\
 Other agents may work in this repository at the same time. Before you start: call `board` to see who works on what, and `note` \
 with one line about your task. Before work on several files that belong together: `claim` all of them in one call. If \
 `granted` is false: do something else first, or call `wait` with the same paths; do not write the file in another way. When a \
-part is done and committed: `release` it. To pass work on: commit or describe its state, then `hand_over` the files.";
+part is done: `commit` commits your files only, and lets go of them. To pass work on: commit or describe its state, then `hand_over` the files.";
 
 /// A path or name as one line.
 pub(super) fn path_text(text: &str) -> String {
     cut(&one_line(text), MAX_PATH)
 }
 
-/// A note of a stranger.
+/// A note of another agent.
 pub(super) fn note_text(note: &str) -> String {
     quoted(&cut(&one_line(note), MAX_NOTE))
 }
 
 /// A target as people call it: a path without the escapes of a pattern.
 pub(super) fn target_text(target: &Target) -> String {
-    match target {
-        Target::Path(pattern) if pattern.is_literal() => path_text(pattern.literal_prefix()),
-        Target::Path(_) | Target::Name(_) => path_text(target.as_str()),
-    }
+    path_text(&board::target_text(target))
 }
 
 /// The first target of a claim. Where the file system ignores case, the second one is the same file.

@@ -10,7 +10,10 @@ pub fn of_program(program: &str) -> String {
     format!("[ -x {program} ] || exit 0; exec {program} hook")
 }
 
-/// The command line for settings that others share: the program is found by its name.
+/// The program in settings that others share: it is found by its name.
+pub const SHARED_PROGRAM: &str = "lockkeeper";
+
+/// The command line for settings that others share.
 pub fn shared() -> String {
     "command -v lockkeeper >/dev/null 2>&1 || exit 0; exec lockkeeper hook".to_owned()
 }

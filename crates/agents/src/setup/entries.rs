@@ -38,7 +38,7 @@ pub fn layout(harness: Harness) -> Layout {
 
 /// Whether the harness reads settings with comments. One that does not ignores the whole file without a word.
 pub fn reads_comments(harness: Harness) -> bool {
-    matches!(harness, Harness::Copilot | Harness::Gemini | Harness::Qwen)
+    matches!(harness, Harness::Copilot | Harness::Gemini | Harness::OpenCode | Harness::Qwen)
 }
 
 /// Whether the settings begin with a version.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use lockkeeper_engine::location::{Location, LocationSource};
+use serde_json::Value;
 
 use crate::harness::Harness;
 
@@ -29,11 +30,46 @@ impl Scope {
     }
 }
 
+/// What a file of a harness has to say about us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Hooks.
+    Hooks,
+    /// The MCP server.
+    Server,
+    /// Both.
+    Both,
+}
+
+/// A file that a harness reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingsFile {
+    /// The harness.
+    pub harness: Harness,
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is in it.
+    pub contents: Contents,
+}
+
+impl SettingsFile {
+    /// Whether it has the hooks.
+    pub fn has_hooks(&self) -> bool {
+        self.contents != Contents::Server
+    }
+
+    /// Whether it has the MCP server.
+    pub fn has_server(&self) -> bool {
+        self.contents != Contents::Hooks
+    }
+}
+
 /// The folders that settings are in.
 #[derive(Clone, Debug)]
 pub struct Folders {
     home: PathBuf,
     claude: PathBuf,
+    claude_servers: PathBuf,
     codex: PathBuf,
     gemini: PathBuf,
     copilot: PathBuf,
@@ -53,6 +89,7 @@ impl Folders {
         let or_home = |name: &str, folder: &str| absolute(name).unwrap_or_else(|| home.join(folder));
         Some(Self {
             claude: or_home("CLAUDE_CONFIG_DIR", ".claude"),
+            claude_servers: or_home("CLAUDE_CONFIG_DIR", "").join(".claude.json"),
             codex: or_home("CODEX_HOME", ".codex"),
             gemini: absolute("GEMINI_CLI_HOME").unwrap_or_else(|| home.clone()).join(".gemini"),
             copilot: or_home("COPILOT_HOME", ".copilot"),
@@ -100,11 +137,52 @@ impl Folders {
         }
     }
 
+    /// The files of a harness: first the one with the hooks, then that with the MCP server if it is another one.
+    pub fn files(&self, harness: Harness, scope: Scope) -> Vec<SettingsFile> {
+        let file = |path, contents| SettingsFile { harness, path, contents };
+        let (user, project) = match harness {
+            Harness::Gemini | Harness::Qwen => return vec![file(self.file(harness, scope), Contents::Both)],
+            Harness::Claude => (self.claude_servers.clone(), Some(".mcp.json")),
+            Harness::Codex => (self.codex_config(), Some(".codex/config.toml")),
+            Harness::Copilot => (self.copilot.join("mcp-config.json"), Some(".github/mcp.json")),
+            Harness::OpenCode => (opencode_config(&self.opencode), None),
+            Harness::Cursor => (self.of_user(harness).join("mcp.json"), Some(".cursor/mcp.json")),
+            // It has no servers for one project.
+            Harness::Windsurf => (self.of_user(harness).join("mcp_config.json"), None),
+        };
+        let servers = match (scope, harness) {
+            (Scope::User, _) => Some(user),
+            (Scope::Project | Scope::Shared, Harness::OpenCode) => Some(opencode_config(&self.location.root)),
+            (Scope::Project | Scope::Shared, _) => project.map(|below| self.location.root.join(below)),
+        };
+        let mut files = vec![file(self.file(harness, scope), Contents::Hooks)];
+        files.extend(servers.map(|path| file(path, Contents::Server)));
+        files
+    }
+
     /// The scopes whose files a harness reads. Claude has one file more than the others.
     pub fn scopes(harness: Harness) -> &'static [Scope] {
         match harness {
             Harness::Claude => &[Scope::User, Scope::Project, Scope::Shared],
             _ => &[Scope::User, Scope::Project],
+        }
+    }
+
+    /// Where our package for a harness is, if the user has installed it with the harness: see [`super::package`].
+    pub(crate) fn package(&self, harness: Harness) -> Option<PathBuf> {
+        match harness {
+            Harness::Claude => {
+                let file = self.file(harness, Scope::User);
+                let settings: Value = serde_json::from_str(&std::fs::read_to_string(&file).ok()?).ok()?;
+                let plugins = settings.get("enabledPlugins").and_then(Value::as_object)?;
+                let is_on = |(name, on): (&String, &Value)| name.starts_with("lockkeeper@") && *on == true;
+                plugins.iter().any(is_on).then_some(file)
+            }
+            Harness::Gemini => {
+                let file = self.gemini.join("extensions/lockkeeper/gemini-extension.json");
+                file.is_file().then_some(file)
+            }
+            _ => None,
         }
     }
 
@@ -153,4 +231,10 @@ impl Folders {
             Harness::Windsurf => self.home.join(".codeium/windsurf"),
         }
     }
+}
+
+/// OpenCode reads either name.
+fn opencode_config(folder: &Path) -> PathBuf {
+    let with_comments = folder.join("opencode.jsonc");
+    if with_comments.exists() { with_comments } else { folder.join("opencode.json") }
 }

@@ -9,11 +9,11 @@ use thiserror::Error;
 use super::command_line;
 use super::entries::{self, Layout};
 use super::exclude;
-use super::folders::{Folders, Scope};
+use super::folders::{Contents, Folders, Scope, SettingsFile};
 use super::record::{Record, Records};
 use super::replace;
+use super::server::{with_server, without_server, words};
 use super::settings_text::{TextError, with_entries, without_entries};
-use crate::harness::Harness;
 
 /// Why a harness was not set up. Its file is as before.
 #[derive(Debug, Error)]
@@ -38,6 +38,9 @@ impl SetUpError {
         match self {
             Self::File(_) => "make the file readable and writable, then run `lockkeeper init` again",
             Self::Text(TextError::Comment(..)) => "remove the comment, then run `lockkeeper init` again",
+            Self::Text(TextError::OtherServer) => {
+                "give the other server another name, then run `lockkeeper init` again"
+            }
             Self::Text(_) => "correct the file, then run `lockkeeper init` again",
             Self::Foreign => "move the file away, then run `lockkeeper init` again",
             Self::Tracked => "use --shared, and commit the file",
@@ -69,105 +72,99 @@ impl Change {
     }
 }
 
-/// Hooks of harnesses for one scope.
+/// Hooks and MCP server of harnesses for one scope.
 pub struct SetUp<'f> {
     folders: &'f Folders,
     scope: Scope,
+    /// The command line of the hook.
     command: String,
+    /// The program of the MCP server.
+    program: String,
     records: Records,
 }
 
 impl<'f> SetUp<'f> {
     /// `program` is the path of this program.
     pub fn new(folders: &'f Folders, scope: Scope, program: &str) -> Self {
-        let command = match scope {
-            Scope::User | Scope::Project => command_line::of_program(program),
-            Scope::Shared => command_line::shared(),
+        let (command, program) = match scope {
+            Scope::User | Scope::Project => (command_line::of_program(program), program.to_owned()),
+            Scope::Shared => (command_line::shared(), command_line::SHARED_PROGRAM.to_owned()),
         };
-        Self { folders, scope, command, records: Records::new(folders.records(scope)) }
+        Self { folders, scope, command, program, records: Records::new(folders.records(scope)) }
     }
 
-    /// What has to change so that a harness calls the hook.
+    /// What has to change so that a file has our entries.
     ///
     /// # Errors
     ///
     /// The file cannot be read, does not parse, or belongs to somebody else.
-    pub fn additions(&self, harness: Harness) -> Result<Vec<Change>, SetUpError> {
-        let file = self.folders.file(harness, self.scope);
-        if self.scope == Scope::Project && self.is_tracked(&file) {
+    pub fn additions(&self, file: &SettingsFile) -> Result<Vec<Change>, SetUpError> {
+        let path = &file.path;
+        if self.scope == Scope::Project && self.is_tracked(path) {
             return Err(SetUpError::Tracked);
         }
-        let before = replace::read(&file)?;
-        let name = self.record_name(harness);
-        let record = self.records.get(&name, &file);
+        let before = replace::read(path)?;
+        let name = self.record_name(file);
+        let record = self.records.get(&name, path);
         let folders = record.as_ref().map(|record| record.folders.clone()).unwrap_or_default();
         let record = record.filter(|record| Some(&record.after) == before.as_ref());
-        let (former, after) = match entries::layout(harness) {
-            Layout::Groups | Layout::Flat => {
-                let former = match record {
-                    Some(record) => record.before,
-                    None => before.as_ref().map(|text| without(harness, text)).transpose()?,
-                };
-                // From the present text: what is current stays as it is.
-                let after = with_entries(harness, before.as_deref().unwrap_or_default(), &self.command)?;
-                (former, with_line_end(after, before.is_none()))
+        let (former, after) = if is_plugin(file) {
+            if before.as_deref().is_some_and(|text| !is_our_plugin(text)) {
+                return Err(SetUpError::Foreign);
             }
-            Layout::Plugin => {
-                if before.as_deref().is_some_and(|text| !is_our_plugin(text)) {
-                    return Err(SetUpError::Foreign);
+            (None, entries::plugin(&self.command))
+        } else {
+            let former = match record {
+                Some(record) => record.before,
+                None => {
+                    let without = |text: &String| Ok(without(file, text)?.unwrap_or_else(|| text.clone()));
+                    before.as_ref().map(without).transpose().map_err(SetUpError::Text)?
                 }
-                (None, entries::plugin(&self.command))
-            }
+            };
+            // From the present text: what is current stays as it is.
+            let after = self.with(file, before.as_deref().unwrap_or_default())?;
+            (former, with_line_end(after, before.is_none()))
         };
-        let mut changes = vec![Change {
-            file: file.clone(),
-            before,
-            after: Some(after),
-            record: Some(name),
-            former,
-            folders,
-        }];
-        changes.extend(self.exclusion(&file, |text, file| Some(exclude::with_file(text, file)))?);
+        let (after, record) = (Some(after), Some(name));
+        let mut changes = vec![Change { file: path.clone(), before, after, record, former, folders }];
+        changes.extend(self.exclusion(path, |text, file| Some(exclude::with_file(text, file)))?);
         Ok(changes)
     }
 
-    /// What has to change so that a harness calls the hook no more. Nothing if it does not call it.
+    /// What has to change so that a file has our entries no more. Nothing if it has none.
     ///
     /// # Errors
     ///
     /// As for [`SetUp::additions`].
-    pub fn removals(&self, harness: Harness) -> Result<Vec<Change>, SetUpError> {
-        let file = self.folders.file(harness, self.scope);
-        let name = self.record_name(harness);
-        let record = self.records.get(&name, &file);
+    pub fn removals(&self, file: &SettingsFile) -> Result<Vec<Change>, SetUpError> {
+        let path = &file.path;
+        let name = self.record_name(file);
+        let record = self.records.get(&name, path);
         let folders = record.as_ref().map(|record| record.folders.clone()).unwrap_or_default();
         let mut changes = Vec::new();
-        if let Some(before) = replace::read(&file)? {
+        if let Some(before) = replace::read(path)? {
             let made_by_us = record.as_ref().is_some_and(|record| record.before.is_none());
             let after = match record.filter(|record| record.after == before) {
                 Some(record) => Some(record.before),
-                None => match entries::layout(harness) {
-                    Layout::Plugin => is_our_plugin(&before).then_some(None),
-                    Layout::Groups | Layout::Flat => without_entries(harness, &before)?
-                        .map(|text| Some(text).filter(|text| !(made_by_us && is_empty_object(text)))),
-                },
+                None if is_plugin(file) => is_our_plugin(&before).then_some(None),
+                None => without(file, &before)?
+                    .map(|text| Some(text).filter(|text| !(made_by_us && is_empty(text)))),
             };
-            changes.extend(after.map(|after| Change {
-                file: file.clone(),
-                before: Some(before),
-                after,
-                record: Some(name),
-                former: None,
-                folders,
-            }));
+            let (file, before, record) = (path.clone(), Some(before), Some(name));
+            changes.extend(after.map(|after| Change { file, before, after, record, former: None, folders }));
         }
-        changes.extend(self.exclusion(&file, exclude::without_file)?);
+        changes.extend(self.exclusion(path, exclude::without_file)?);
         Ok(changes)
     }
 
-    /// Whether the file of a harness is as [`SetUp::additions`] would write it.
-    pub fn is_current(&self, harness: Harness) -> bool {
-        self.additions(harness).is_ok_and(|changes| changes.iter().all(Change::is_nothing))
+    /// Whether a file is as [`SetUp::additions`] would write it.
+    pub fn is_current(&self, file: &SettingsFile) -> bool {
+        self.additions(file).is_ok_and(|changes| changes.iter().all(Change::is_nothing))
+    }
+
+    /// The words that start the MCP server.
+    pub(crate) fn server_words(&self) -> Vec<String> {
+        words(&self.program).map(str::to_owned).to_vec()
     }
 
     /// Writes a change. The record comes first: without it a crash would leave entries whose former text is lost.
@@ -240,28 +237,57 @@ impl<'f> SetUp<'f> {
     }
 
     /// Work trees share the folder of records, and each has its own files.
-    fn record_name(&self, harness: Harness) -> String {
+    fn record_name(&self, file: &SettingsFile) -> String {
         let tree = self.folders.location().work_tree();
         let tree = tree.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let kind = file.harness.kind();
+        let kind = if file.has_hooks() { kind.to_owned() } else { format!("{kind}-mcp") };
         match self.scope {
-            Scope::User => harness.kind().to_owned(),
-            Scope::Project | Scope::Shared => format!("{}-{}-{tree}", harness.kind(), self.scope.word()),
+            Scope::User => kind,
+            Scope::Project | Scope::Shared => format!("{kind}-{}-{tree}", self.scope.word()),
+        }
+    }
+
+    /// The text with our entries.
+    fn with(&self, file: &SettingsFile, text: &str) -> Result<String, TextError> {
+        let harness = file.harness;
+        match file.contents {
+            Contents::Hooks => with_entries(harness, text, &self.command),
+            Contents::Server => with_server(harness, text, &self.program),
+            Contents::Both => {
+                with_server(harness, &with_entries(harness, text, &self.command)?, &self.program)
+            }
         }
     }
 }
 
-/// The text without our entries.
-fn without(harness: Harness, text: &str) -> Result<String, TextError> {
-    Ok(without_entries(harness, text)?.unwrap_or_else(|| text.to_owned()))
+/// The text without our entries. None: there are none.
+fn without(file: &SettingsFile, text: &str) -> Result<Option<String>, TextError> {
+    let harness = file.harness;
+    match file.contents {
+        Contents::Hooks => without_entries(harness, text),
+        Contents::Server => without_server(harness, text),
+        Contents::Both => {
+            let without_hooks = without_entries(harness, text)?;
+            let without_server = without_server(harness, without_hooks.as_deref().unwrap_or(text))?;
+            Ok(without_server.or(without_hooks))
+        }
+    }
+}
+
+/// Whether the file is a plugin that is ours alone.
+fn is_plugin(file: &SettingsFile) -> bool {
+    file.has_hooks() && entries::layout(file.harness) == Layout::Plugin
 }
 
 fn with_line_end(text: String, is_new: bool) -> String {
     if is_new && !text.ends_with('\n') { text + "\n" } else { text }
 }
 
-fn is_empty_object(text: &str) -> bool {
+/// Whether settings say nothing.
+fn is_empty(text: &str) -> bool {
     let compact: String = text.split_whitespace().collect();
-    compact == "{}" || compact == r#"{"version":1}"#
+    compact.is_empty() || compact == "{}" || compact == r#"{"version":1}"#
 }
 
 /// Whether we have written a plugin that has our name.

@@ -22,6 +22,9 @@ pub enum TextError {
     /// A value that has another type than the harness reads.
     #[error("{0} is not {1}")]
     WrongType(String, &'static str),
+    /// An MCP server of somebody else has our name.
+    #[error("it has another MCP server that is called lockkeeper")]
+    OtherServer,
 }
 
 /// Parses settings as the harness does. An empty file is an empty object.
@@ -29,7 +32,7 @@ pub fn parse(harness: Harness, text: &str) -> Result<CstRootNode, TextError> {
     let with_comments = ParseOptions {
         allow_comments: true,
         allow_loose_object_property_names: false,
-        allow_trailing_commas: false,
+        allow_trailing_commas: harness == Harness::OpenCode,
         allow_missing_commas: false,
         allow_single_quoted_strings: false,
         allow_hexadecimal_numbers: false,
@@ -144,7 +147,7 @@ fn has_comment(node: &CstNode) -> bool {
     node.is_comment() || node.children().iter().any(has_comment)
 }
 
-fn not_an_object(name: &str) -> TextError {
+pub(super) fn not_an_object(name: &str) -> TextError {
     TextError::WrongType(format!("`{name}`"), "an object")
 }
 
@@ -196,7 +199,8 @@ fn remove_from(list: &CstArray) -> bool {
     found
 }
 
-fn input_value(value: &Value) -> CstInputValue {
+/// A value as the syntax tree takes it.
+pub(super) fn input_value(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,
         Value::Bool(is) => CstInputValue::Bool(*is),

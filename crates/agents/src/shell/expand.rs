@@ -1,9 +1,12 @@
 //! Expansion of words: variables are replaced, substitutions are read as commands of their own.
 
-use super::reader::Reader;
+use std::path::Path;
+
+use super::reader::{Input, Reader};
 use super::state::State;
-use super::syntax::{Item, Kind, Piece, Word};
+use super::syntax::{Command, Item, Kind, Piece, Redirect, Word};
 use super::value::{Mark, Marked, Value};
+use crate::place::join;
 
 /// Combinations of the values of variables in one word; more are not followed.
 const MAX_COMBINATIONS: usize = 16;
@@ -21,6 +24,68 @@ impl Reader<'_> {
     pub(super) fn values(&mut self, word: &Word, state: &State) -> Vec<Value> {
         let fields = self.fields(word, state);
         if fields.is_empty() { vec![Value::Text(String::new())] } else { fields }
+    }
+
+    /// The text of a here-document or here-string.
+    pub(super) fn input_text(&mut self, word: &Word, state: &State) -> Input {
+        match self.combinations(word, state).as_slice() {
+            [only] if !only.unknown => {
+                let text: String = only.characters.iter().map(|(character, _)| character).collect();
+                self.spend(text.len());
+                Input::Text(text)
+            }
+            _ => Input::Unknown,
+        }
+    }
+
+    /// What a command prints, as far as that is plain: `echo`, `printf '%s\n'`, `cat` of its input, `ls` of files, `find`.
+    pub(super) fn printed(&mut self, command: &Command, state: &State, input: &Input) -> Input {
+        let Kind::Simple { words, .. } = &command.kind else { return Input::Unknown };
+        let runs = |piece: &Piece| {
+            matches!(piece, Piece::Substitution { .. } | Piece::Process(_) | Piece::Opaque { .. })
+        };
+        let prints = |word: &Word| matches!(word.plain(), Some("echo" | "printf" | "cat" | "ls" | "find"));
+        let is_input =
+            |redirect: &Redirect| matches!(redirect, Redirect::HereDocument(_) | Redirect::HereString(_));
+        if !words.first().is_some_and(prints)
+            || words.iter().flat_map(|word| &word.0).any(runs)
+            || !command.redirects.iter().all(is_input)
+        {
+            return Input::Unknown;
+        }
+        let fields: Vec<Value> = words.iter().flat_map(|word| self.fields(word, state)).collect();
+        let Some((Value::Text(program), arguments)) = fields.split_first() else { return Input::Unknown };
+        let texts: Option<Vec<&str>> = arguments.iter().map(Value::text).collect();
+        match (program.as_str(), texts.as_deref()) {
+            ("echo", Some(["-n", texts @ ..] | texts)) if texts.iter().all(|text| !text.starts_with('-')) => {
+                Input::Text(format!("{}\n", texts.join(" ")))
+            }
+            ("printf", Some([r"%s\n", texts @ ..])) => Input::Text(format!("{}\n", texts.join("\n"))),
+            ("printf", Some(["%s" | r"%s\0", text] | [text])) if !text.contains(['%', '\\']) => {
+                Input::Text((*text).to_owned())
+            }
+            ("cat", Some([] | ["-"])) => self.redirects(&command.redirects, state, input),
+            ("ls", _) => match self.listed(arguments, state) {
+                Some(names) => Input::Names(names),
+                None => Input::Unknown,
+            },
+            ("find", _) => super::programs::found_by(arguments).map_or(Input::Unknown, Input::Names),
+            _ => Input::Unknown,
+        }
+    }
+
+    /// The files that `ls` names. `None`: it lists folders, or more than names.
+    fn listed(&self, arguments: &[Value], state: &State) -> Option<Vec<Value>> {
+        let is_option = |value: &&Value| value.text().is_some_and(|text| text.starts_with('-'));
+        let (options, files): (Vec<_>, Vec<_>) = arguments.iter().partition(is_option);
+        let is_file = |value: &Value| match value {
+            Value::Text(text) => state.cwd.as_deref().is_some_and(|cwd| !self.is_folder(&join(cwd, text))),
+            Value::Pattern(_) => true,
+            Value::Unknown => false,
+        };
+        let plain = options.iter().all(|option| matches!(option.text(), Some("-1" | "-d" | "-t" | "-r")));
+        (plain && !files.is_empty() && files.iter().all(|file| is_file(file)))
+            .then(|| files.into_iter().cloned().collect())
     }
 
     /// Reads what runs while the word is expanded, and drops its value.
@@ -41,7 +106,7 @@ impl Reader<'_> {
 
     fn run_piece(&mut self, piece: &Piece, state: &State) {
         match piece {
-            Piece::Substitution(list) | Piece::Process(list) => self.list(list, &mut state.clone()),
+            Piece::Substitution { list, .. } | Piece::Process(list) => self.list(list, &mut state.clone()),
             Piece::Opaque { lists, .. } => lists.iter().for_each(|list| self.list(list, &mut state.clone())),
             Piece::Plain(_) | Piece::Quoted(_) | Piece::Variable { .. } => {}
         }
@@ -81,9 +146,12 @@ impl Reader<'_> {
                         .flat_map(|word| values.iter().map(move |value| with(word, value)))
                         .collect();
                 }
-                Piece::Substitution(list) => {
-                    let value = output(list, state);
-                    each(&mut words, &|word| word.push_value(&value, true));
+                Piece::Substitution { list, quoted } => {
+                    let value = self.output(list, state);
+                    each(&mut words, &|word| {
+                        word.push_value(&value, *quoted);
+                        word.quotes |= quoted;
+                    });
                 }
                 Piece::Process(_) => each(&mut words, &|word| word.push_text("/dev/fd/63", Mark::Quoted)),
                 Piece::Opaque { .. } => each(&mut words, &|word| word.unknown = true),
@@ -91,18 +159,27 @@ impl Reader<'_> {
         }
         words
     }
-}
 
-/// What a substitution prints, where that is plain: `$(pwd)`.
-fn output(list: &[Item], state: &State) -> Value {
-    if let [item] = list
-        && let [command] = item.pipeline.as_slice()
-        && let Kind::Simple { words, .. } = &command.kind
-        && let [word] = words.as_slice()
-        && word.plain() == Some("pwd")
-        && command.redirects.is_empty()
-    {
-        return state.values("PWD").remove(0);
+    /// What a substitution prints, where that is plain: `$(pwd)`, `$(git rev-parse --show-toplevel)`, `$(cat <<EOF …)`.
+    fn output(&mut self, list: &[Item], state: &State) -> Value {
+        let [item] = list else { return Value::Unknown };
+        let [command] = item.pipeline.as_slice() else { return Value::Unknown };
+        let Kind::Simple { words, .. } = &command.kind else { return Value::Unknown };
+        let plain: Option<Vec<&str>> = words.iter().map(Word::plain).collect();
+        match plain.as_deref().filter(|_| command.redirects.is_empty()) {
+            Some(["pwd"]) => return state.values("PWD").remove(0),
+            Some(["git", "rev-parse", "--show-toplevel"]) => return self.top_of_repository(state),
+            _ => {}
+        }
+        match self.printed(command, state, &Input::None) {
+            Input::Text(text) => Value::Text(text.trim_end_matches('\n').to_owned()),
+            Input::Names(_) | Input::None | Input::Unknown => Value::Unknown,
+        }
     }
-    Value::Unknown
+
+    fn top_of_repository(&self, state: &State) -> Value {
+        let mut folders = state.cwd.iter().flat_map(|cwd| cwd.ancestors());
+        let top = folders.find(|folder| self.exists(&folder.join(".git"))).and_then(Path::to_str);
+        top.map_or(Value::Unknown, |top| Value::Text(top.to_owned()))
+    }
 }

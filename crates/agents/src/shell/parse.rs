@@ -1,6 +1,6 @@
 //! Recursive-descent parser for bash command lines: one pass, no backtracking over commands.
 //!
-//! Input comes from strangers, so the depth of nesting is limited and no input makes the parser panic. Time grows with the length, times
+//! Input is not trusted, so the depth of nesting is limited and no input makes the parser panic. Time grows with the length, times
 //! the depth at most: only `((` is looked at twice.
 
 use super::redirects::Pending;

@@ -2,18 +2,29 @@
 //!
 //! A program that is in no table may write anything: that is a reason in [`Writes::unknown`](crate::Writes::unknown).
 
+mod archives;
+mod awk;
+mod editors;
 mod files;
 mod find;
 mod formatters;
 mod git;
+mod interpreters;
 mod reading;
+mod sed;
 mod wrappers;
+mod xargs;
+
+use std::path::Path;
+
+pub(super) use find::found_by;
 
 use super::arguments::Arguments;
 use super::reader::{Extent, Input, Reader};
 use super::state::State;
 use super::value::Value;
 use super::words::changed_names;
+use crate::writes::Command;
 
 /// A call of a program within a script.
 pub(super) struct Call<'a> {
@@ -34,6 +45,7 @@ impl Reader<'_> {
         }
         // `/usr/bin/tee` is tee; `./tee` is somebody's script.
         let name = if path.starts_with('/') { path.rsplit('/').next().unwrap_or(path) } else { path };
+        self.note_command(name, arguments, state);
         let only_asks = matches!(arguments, [only] if matches!(only.text(), Some("--help" | "--version")));
         if only_asks && !name.contains('/') {
             return;
@@ -44,6 +56,9 @@ impl Reader<'_> {
             || self.find(&call, state)
             || self.git(&call, state)
             || self.formatter(&call, state)
+            || self.editor(&call, state)
+            || self.interpreter(&call, state)
+            || self.archive(&call, state)
             || self.file_program(&call, state)
             || reading::only_reads(name, arguments);
         if !known {
@@ -52,15 +67,28 @@ impl Reader<'_> {
         }
     }
 
+    fn note_command(&mut self, name: &str, arguments: &[Value], state: &State) {
+        if self.is_coordinated {
+            return;
+        }
+        let mut text = name.to_owned();
+        for argument in arguments {
+            text.push(' ');
+            text.push_str(match argument {
+                Value::Text(word) | Value::Pattern(word) => word,
+                Value::Unknown => "…",
+            });
+        }
+        self.spend(text.len());
+        let (folder, background) = (state.cwd.clone(), self.in_background);
+        self.writes.runs(Command { text, folder, background });
+    }
+
     fn builtin(&mut self, call: &Call<'_>, state: &mut State) -> bool {
         let arguments = Arguments::parse(call.arguments, &[]);
         match call.name {
             "cd" | "chdir" => self.change_folder(arguments.operands.first(), state),
-            "pushd" => {
-                state.folders.push(state.cwd.clone());
-                self.change_folder(arguments.operands.first(), state);
-            }
-            "popd" => state.cwd = state.folders.pop().flatten(),
+            "pushd" | "popd" => self.folder_stack(call, state),
             "export" | "local" | "declare" | "typeset" | "readonly" => declare(&arguments, state),
             "unset" => {
                 for name in arguments.operands.iter().filter_map(Value::text) {
@@ -81,6 +109,12 @@ impl Reader<'_> {
             "let" => {
                 for text in arguments.operands.iter().filter_map(Value::text) {
                     changed_names(text).iter().for_each(|name| state.set(name, vec![Value::Unknown]));
+                }
+            }
+            "set" if arguments.before_dashes == Some(0) => {
+                for number in 1..=9 {
+                    let value = arguments.operands.get(number - 1).cloned();
+                    state.set(&number.to_string(), vec![value.unwrap_or(Value::Text(String::new()))]);
                 }
             }
             "shift" => (1..=9).for_each(|number| state.set(&number.to_string(), vec![Value::Unknown])),
@@ -112,6 +146,39 @@ impl Reader<'_> {
             _ => return false,
         }
         true
+    }
+
+    /// `pushd` and `popd`. Places in the stack by number, such as `+1`, are not followed.
+    fn folder_stack(&mut self, call: &Call<'_>, state: &mut State) {
+        let before = state.cwd.clone();
+        match (call.name, call.arguments) {
+            ("pushd", [Value::Text(folder)]) if !folder.starts_with(['+', '-']) => {
+                self.change_folder(Some(&Value::Text(folder.clone())), state);
+                state.folders.push(before.clone());
+            }
+            // With an empty stack both fail, and the folder stays.
+            ("pushd", []) => {
+                if let Some(top) = state.folders.pop() {
+                    state.folders.push(std::mem::replace(&mut state.cwd, top));
+                }
+            }
+            ("popd", []) => {
+                if let Some(top) = state.folders.pop() {
+                    state.cwd = top;
+                }
+            }
+            _ => {
+                state.cwd = None;
+                state.folders.clear();
+            }
+        }
+        let old = before.as_deref().and_then(Path::to_str).map(str::to_owned);
+        state.set("OLDPWD", vec![old.map_or(Value::Unknown, Value::Text)]);
+    }
+
+    /// Notes that each operand is removed or gets another file.
+    pub(super) fn write_names(&mut self, operands: &[Value], state: &State, extent: Extent) {
+        operands.iter().for_each(|operand| self.write_name(operand, state, extent));
     }
 
     /// Notes a write of each operand.

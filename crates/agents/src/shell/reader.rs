@@ -1,15 +1,15 @@
 //! Walks through a syntax tree as the shell would, and collects what is written.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use super::parse;
 use super::state::{Function, State};
 use super::syntax::{Assignment, Command, Join, Kind, List, Piece, Redirect, Script, Word};
-use super::value::{Value, escaped};
-use crate::place::{Entry, Place, join, lexical};
-use crate::writes::{Target, Writes};
+use super::value::Value;
+use crate::place::Place;
+use crate::writes::Writes;
 
 /// Commands that are read before the reader gives up. Loops count once for each turn, and long words count more.
 const MAX_STEPS: usize = 5_000;
@@ -22,9 +22,15 @@ pub(super) struct Reader<'a> {
     pub(super) place: Place<'a>,
     pub(super) writes: Writes,
     /// Folders that the script itself makes.
-    made: BTreeSet<PathBuf>,
+    pub(super) made: BTreeSet<PathBuf>,
+    /// Links that the script itself makes, and where they lead.
+    pub(super) links: Vec<(PathBuf, PathBuf)>,
     steps: usize,
     depth: usize,
+    /// The shell does not wait for what is read now.
+    pub(super) in_background: bool,
+    /// What is read now runs under `lockkeeper exec`, which holds its names by itself.
+    pub(super) is_coordinated: bool,
 }
 
 /// How much of an entry is written.
@@ -41,8 +47,10 @@ pub(super) enum Extent {
 pub(super) enum Input {
     /// Nothing that the script says.
     None,
-    /// A here-document or here-string.
+    /// A here-document, a here-string, or what the command before prints.
     Text(String),
+    /// Names of files, one in each line.
+    Names(Vec<Value>),
     /// A file, a pipe, or a text that only the shell knows.
     Unknown,
 }
@@ -50,7 +58,8 @@ pub(super) enum Input {
 impl<'a> Reader<'a> {
     pub(super) fn new(place: Place<'a>) -> Self {
         let writes = Writes::default();
-        Self { place, writes, made: BTreeSet::new(), steps: 0, depth: 0 }
+        let (made, links) = (BTreeSet::new(), Vec::new());
+        Self { place, writes, made, links, steps: 0, depth: 0, in_background: false, is_coordinated: false }
     }
 
     pub(super) fn run_script(&mut self, script: Script) {
@@ -94,12 +103,17 @@ impl<'a> Reader<'a> {
                 self.writes.not_known("the script takes too many steps to follow");
                 return;
             }
+            let in_background = self.in_background;
+            self.in_background |= item.background;
             let mut run = |state: &mut State| match item.pipeline.as_slice() {
                 [command] if !item.background => self.command(command, state, &Input::None),
                 commands => {
+                    let mut input = Input::None;
                     for (at, command) in commands.iter().enumerate() {
-                        let input = if at == 0 { Input::None } else { Input::Unknown };
                         self.command(command, &mut state.clone(), &input);
+                        if at + 1 < commands.len() {
+                            input = self.printed(command, state, &input);
+                        }
                     }
                 }
             };
@@ -110,6 +124,7 @@ impl<'a> Reader<'a> {
             } else {
                 run(state);
             }
+            self.in_background = in_background;
         }
     }
 
@@ -153,7 +168,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads redirections; gives back what the command then has as its input.
-    fn redirects(&mut self, redirects: &[Redirect], state: &State, input: &Input) -> Input {
+    pub(super) fn redirects(&mut self, redirects: &[Redirect], state: &State, input: &Input) -> Input {
         let mut input = input.clone();
         for redirect in redirects {
             match redirect {
@@ -178,14 +193,11 @@ impl<'a> Reader<'a> {
                     self.evaluate(word, state);
                     input = Input::Unknown;
                 }
+                Redirect::HereString(word) => input = self.input_text(word, state),
                 Redirect::HereDocument(body) => {
                     let bodies = Rc::clone(&state.bodies);
                     let Some(word) = bodies.get(*body) else { continue };
-                    self.evaluate(word, state);
-                    input = word.literal().map_or(Input::Unknown, Input::Text);
-                    if let Input::Text(text) = &input {
-                        self.spend(text.len());
-                    }
+                    input = self.input_text(word, state);
                 }
             }
         }
@@ -195,6 +207,7 @@ impl<'a> Reader<'a> {
     fn simple(&mut self, assignments: &[Assignment], words: &[Word], state: &mut State, input: &Input) {
         let fields: Vec<Value> = words.iter().flat_map(|word| self.fields(word, state)).collect();
         Self::forget_changed(words, state);
+        let mut saved = Vec::new();
         for assignment in assignments {
             assignment.elements.iter().for_each(|word| self.evaluate(word, state));
             let values = match &assignment.value {
@@ -205,14 +218,20 @@ impl<'a> Reader<'a> {
                 }
                 None => vec![Value::Unknown],
             };
-            // Before a program they hold for the program only.
-            if fields.is_empty() {
-                state.set(&assignment.name, values);
-            }
+            let before = state.variables.get(&assignment.name).cloned();
+            state.set(&assignment.name, values);
+            saved.push((&assignment.name, before));
             Self::forget_changed(&assignment.value, state);
         }
         if let Some((program, arguments)) = fields.split_first() {
             self.program(program, arguments, state, input);
+            // Before a program they hold for the program only.
+            for (name, before) in saved.into_iter().rev() {
+                match before {
+                    Some(values) => state.set(name, values),
+                    None => drop(state.variables.remove(name)),
+                }
+            }
         }
     }
 
@@ -242,95 +261,4 @@ impl<'a> Reader<'a> {
         }
         true
     }
-
-    /// Notes a write.
-    pub(super) fn write(&mut self, value: &Value, state: &State, extent: Extent) {
-        match self.target(value, state, extent) {
-            Ok(Some(target)) => self.writes.add(target),
-            Ok(None) => {}
-            Err(why) => self.writes.not_known(why),
-        }
-    }
-
-    /// The target that a value means. `None`: a device, which nobody owns.
-    pub(super) fn target(
-        &self,
-        value: &Value,
-        state: &State,
-        extent: Extent,
-    ) -> Result<Option<Target>, &'static str> {
-        let folder = |text: &str| match &state.cwd {
-            Some(cwd) => Ok(cwd.as_path()),
-            None if text.starts_with('/') => Ok(Path::new("/")),
-            None => Err("a path in a folder that is not known before"),
-        };
-        match value {
-            Value::Text(text) if text.is_empty() || text.contains('\0') => Ok(None),
-            Value::Text(text) => {
-                let path = join(folder(text)?, text);
-                if path.starts_with("/dev") || path.starts_with("/proc") {
-                    return Ok(None);
-                }
-                Ok(Some(if extent == Extent::File { Target::File(path) } else { Target::Below(path) }))
-            }
-            Value::Pattern(pattern) => {
-                let cwd = folder(pattern)?.to_str().ok_or("a folder whose name is not UTF-8")?;
-                let below = if extent == Extent::Below && !pattern.ends_with('/') { "/" } else { "" };
-                let whole = match pattern.starts_with('/') {
-                    true => format!("{pattern}{below}"),
-                    false => format!("{}/{pattern}{below}", escaped(cwd.trim_end_matches('/'))),
-                };
-                without_parents(&whole).map(|pattern| Some(Target::Pattern(pattern)))
-            }
-            Value::Unknown => Err("a path that only the shell knows"),
-        }
-    }
-
-    /// Changes the working folder, as `cd` does: by the text alone.
-    pub(super) fn change_folder(&self, value: Option<&Value>, state: &mut State) {
-        let cwd = match value {
-            None => self.place.home.map(Path::to_path_buf),
-            Some(Value::Text(text)) if text.starts_with('/') => Some(lexical(Path::new(text))),
-            Some(Value::Text(text)) if text != "-" => {
-                state.cwd.as_deref().map(|cwd| lexical(&join(cwd, text)))
-            }
-            Some(_) => None,
-        };
-        let old = std::mem::replace(&mut state.cwd, cwd);
-        let old = old.as_deref().and_then(Path::to_str).map(str::to_owned);
-        state.set("OLDPWD", vec![old.map_or(Value::Unknown, Value::Text)]);
-    }
-
-    /// Whether a path is a folder, now or by what the script did before.
-    pub(super) fn is_folder(&self, path: &Path) -> bool {
-        let path = lexical(path);
-        self.made.contains(&path) || (self.place.entry)(&path) == Some(Entry::Folder)
-    }
-
-    pub(super) fn exists(&self, path: &Path) -> bool {
-        (self.place.entry)(&lexical(path)).is_some()
-    }
-
-    pub(super) fn make_folder(&mut self, value: &Value, state: &State) {
-        if let (Some(text), Some(cwd)) = (value.text(), &state.cwd) {
-            let path = lexical(&join(cwd, text));
-            self.made.extend(path.ancestors().map(Path::to_path_buf));
-        }
-    }
-}
-
-/// Takes `.` and `..` out of a pattern. A `..` after a wildcard cannot be worked out.
-fn without_parents(pattern: &str) -> Result<String, &'static str> {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in pattern.trim_start_matches('/').split('/') {
-        match part {
-            "." => {}
-            ".." if parts.last().is_some_and(|last| last.contains(['*', '?', '['])) => {
-                return Err("a pattern with .. after a wildcard");
-            }
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    Ok(format!("/{}", parts.join("/")))
 }

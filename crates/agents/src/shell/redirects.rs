@@ -35,7 +35,7 @@ impl Parser<'_> {
             return Ok(None);
         }
         if self.eat("<<<") {
-            return Ok(Some(Redirect::Read(self.target()?)));
+            return Ok(Some(Redirect::HereString(self.target()?)));
         }
         if self.looking_at("<<") {
             return Ok(Some(self.here_document()?));
@@ -44,6 +44,10 @@ impl Parser<'_> {
             return Ok(Some(Redirect::Copy(self.target()?)));
         }
         if self.eat(">>") || self.eat(">|") || self.eat("<>") || self.eat(">") {
+            // `>! a` of zsh is `>| a`.
+            if self.looking_at("! ") {
+                self.at += 1;
+            }
             return Ok(Some(Redirect::Write(self.target()?)));
         }
         self.expect("<")?;

@@ -67,8 +67,10 @@ pub(super) enum Redirect {
     Write(Word),
     /// `>&` to a word: a descriptor if it is a number, else a file.
     Copy(Word),
-    /// `<` from a file, `<<<` from a word.
+    /// `<` from a file.
     Read(Word),
+    /// `<<<` from a word.
+    HereString(Word),
     /// `<<`, `<<-`: the number of the body in [`Script::bodies`].
     HereDocument(usize),
 }
@@ -94,7 +96,7 @@ pub(super) enum Piece {
     /// `$NAME`, `${NAME}`.
     Variable { name: String, quoted: bool },
     /// `$( … )` and backquotes.
-    Substitution(List),
+    Substitution { list: List, quoted: bool },
     /// `<( … )`, `>( … )`.
     Process(List),
     /// An expansion whose value the reader does not work out. Substitutions within it still run, and it may change variables:

@@ -1,5 +1,8 @@
 //! The table of what a command writes, row by row: what is known before, what is not, and what only reads.
 
+mod attacks;
+mod lines;
+
 use std::path::Path;
 
 use super::*;
@@ -8,11 +11,18 @@ use crate::writes::{GitPart, Staged, Target};
 
 fn read(command: &str) -> Writes {
     let entry = |path: &Path| match path.to_str() {
-        Some("/repo/src" | "/repo/docs") => Some(Entry::Folder),
+        Some("/repo/src" | "/repo/docs" | "/repo/.git") => Some(Entry::Folder),
         Some("/repo/src/a.rs" | "/repo/notes.txt") => Some(Entry::File),
         _ => None,
     };
-    writes(command, &Place { cwd: Path::new("/repo"), home: Some(Path::new("/home/ann")), entry: &entry })
+    let names = |folder: &Path| match folder.to_str() {
+        Some("/repo") => ["src", "docs", "notes.txt", ".git"].map(str::to_owned).to_vec(),
+        _ => Vec::new(),
+    };
+    writes(
+        command,
+        &Place { cwd: Path::new("/repo"), home: Some(Path::new("/home/ann")), entry: &entry, names: &names },
+    )
 }
 
 /// The targets as short texts: `src/a.rs`, `build/` for all below, `=src/*.rs` for a pattern.
@@ -123,6 +133,9 @@ fn cd_tilde_variables_and_loops_are_followed() {
 #[test]
 fn quotes_and_here_documents_are_only_text() {
     reads("echo 'a > b' \"c > d\" e\\>f $'g\\'> h'");
+    known(r"echo > $'src/\x61.rs'", &["src/a.rs"]);
+    known(r"echo > $'src/\141.rs'", &["src/a.rs"]);
+    known(r"echo > $'src/\u0061.rs'", &["src/a.rs"]);
     reads("cat <<'EOF'\na > b\n$(rm x)\n`rm y`\nEOF");
     reads("cat <<\"A B\"\n> c\nA B\n");
     known("cat <<EOF\n$(rm x)\nEOF", &["x"]);
@@ -142,7 +155,7 @@ fn programs_that_write_their_operands() {
     known("sed -i 's/x > y/z/' a b", &["a", "b"]);
     known("sed -i -e s/x/y/ a; sed -ni p b; sed --in-place s/x/y/ c", &["a", "b", "c"]);
     known("sed -i.bak s/x/y/ a", &["a", "a.bak"]);
-    known("perl -pi -e 's/x/y/' a; perl -i.bak -ne print b", &["a", "b"]);
+    known("perl -pi -e 's/x/y/' a; perl -i.bak -ne print b", &["a", "b", "b.bak"]);
     known("cp a b; cp a src; cp a b src/; cp -t docs a", &["b", "docs/a", "src/a", "src/b"]);
     known("cp -r a b; cp -T a docs", &["b/", "docs"]);
     known("mkdir -p out/x && cp a out/x", &["out/x/a"]);
@@ -187,7 +200,8 @@ fn formatters_write_their_paths_or_what_they_find() {
         "npx eslint --fix",
     ] {
         let found = read(command);
-        assert_eq!(found.formats, [Path::new("/repo")], "{command}");
+        assert_eq!(found.formats.len(), 1, "{command}");
+        assert_eq!(found.formats[0].folder, Path::new("/repo"), "{command}");
         assert!(found.paths.is_empty() && found.unknown.is_empty(), "{command}: {found:?}");
     }
     known("prettier --write src/a.ts docs", &["docs/", "src/a.ts/"]);
@@ -273,11 +287,20 @@ fn git_commands_that_write_paths() {
 #[test]
 fn git_commands_that_take_others_work_along() {
     use GitPart::{Head, Index};
-    for command in ["git add -A", "git add .", "git add -u", "git add --all", "git add :/"] {
+    for command in ["git add -A", "git add --all", "git add :/"] {
         assert_eq!(git(command), (vec![Index], false, Staged::Changed), "{command}");
     }
-    for command in ["git commit -a -m x", "git commit -am x", "git commit --all --message=x"] {
-        assert_eq!(git(command), (vec![Head, Index], false, Staged::Changed), "{command}");
+    assert_eq!(git("git add -u"), (vec![Index], false, Staged::Tracked));
+    let below = |path: &str| Staged::Paths(vec![Target::Below(path.into())]);
+    assert_eq!(git("git add .").2, below("/repo"));
+    assert_eq!(git("git -C docs add -A .").2, below("/repo/docs"));
+    for command in [
+        "git commit -a -m x",
+        "git -c core.hooksPath=/dev/null commit -anm x",
+        "git commit -am x",
+        "git commit --all --message=x",
+    ] {
+        assert_eq!(git(command), (vec![Head, Index], false, Staged::Tracked), "{command}");
     }
     for command in ["git commit -m x", "git commit --amend --no-edit", "git commit -m 'a -a'"] {
         assert_eq!(git(command), (vec![Head, Index], false, Staged::Index), "{command}");
@@ -307,6 +330,9 @@ fn shells_and_wrappers_are_looked_into() {
     known("echo x | tee >(sort > a) > b; diff <(rm c) d", &["a", "b", "c"]);
     known("bash <<'E'\nrm a\nE", &["a"]);
     known("lockkeeper exec build -- rm a", &["a"]);
+    known("lockkeeper exec build -c 'echo > a'", &["a"]);
+    known("lockkeeper exec -c 'rm a' build", &["a"]);
+    known("lockkeeper exec build -c'rm a'", &["a"]);
     reads(
         "xargs grep x; find . -exec cat {} \\;; bash -c 'ls; cat x'; env; command -v x; bash -n script.sh; xargs -n1 -I{} echo {}",
     );
@@ -328,7 +354,7 @@ fn what_only_the_shell_knows_is_said_to_be_unknown() {
         "$EDITOR a",
         "eval \"$X\"",
         ". ./env.sh",
-        "awk '{print > \"x\"}' a",
+        "awk -f x.awk a",
         "node x.js",
         "cargo build",
         "git frobnicate",

@@ -74,7 +74,7 @@ impl Parser<'_> {
                     self.deeper(|parser| parser.double_quoted(&mut pieces, Some(b'"')))?;
                 }
                 b'$' => self.deeper(|parser| parser.dollar(&mut pieces, false))?,
-                b'`' => self.deeper(|parser| parser.backquote(&mut pieces))?,
+                b'`' => self.deeper(|parser| parser.backquote(&mut pieces, false))?,
                 _ => self.copy(&mut pieces, false),
             }
         }
@@ -143,7 +143,7 @@ impl Parser<'_> {
                     self.copy(pieces, true);
                 }
                 Some(b'$') => self.deeper(|parser| parser.dollar(pieces, true))?,
-                Some(b'`') => self.deeper(|parser| parser.backquote(pieces))?,
+                Some(b'`') => self.deeper(|parser| parser.backquote(pieces, true))?,
                 Some(_) => {
                     let plain = |byte: &u8| !b"\"\\$`".contains(byte);
                     let length = self.rest().bytes().take_while(plain).count().max(1);
@@ -183,7 +183,7 @@ impl Parser<'_> {
                 }
                 self.at += 1;
                 let list = self.list_in_parentheses()?;
-                pieces.push(Piece::Substitution(list));
+                pieces.push(Piece::Substitution { list, quoted });
             }
             Some(b'{') => self.braced(pieces, quoted)?,
             Some(b'\'') if !quoted => {
@@ -247,7 +247,7 @@ impl Parser<'_> {
                     self.deeper(|parser| parser.double_quoted(&mut inner, Some(b'"')))?;
                 }
                 b'$' => self.deeper(|parser| parser.dollar(&mut inner, true))?,
-                b'`' => self.deeper(|parser| parser.backquote(&mut inner))?,
+                b'`' => self.deeper(|parser| parser.backquote(&mut inner, true))?,
                 _ => self.copy(&mut inner, true),
             }
         }
@@ -277,7 +277,14 @@ impl Parser<'_> {
                         'n' => text.push('\n'),
                         't' => text.push('\t'),
                         '\\' | '\'' | '"' | '?' => text.push(escaped),
-                        // Codes of characters: no path that is worth the table.
+                        'x' => text.push(self.code(16, 2)),
+                        'u' => text.push(self.code(16, 4)),
+                        'U' => text.push(self.code(16, 8)),
+                        '0'..='7' => {
+                            self.at -= 1;
+                            text.push(self.code(8, 3));
+                        }
+                        // Control characters are in no path that anybody writes to.
                         _ => text.push('\u{fffd}'),
                     }
                 }
@@ -286,8 +293,19 @@ impl Parser<'_> {
         }
     }
 
+    /// Reads the code of a character: at most this number of digits.
+    fn code(&mut self, base: u32, most: usize) -> char {
+        let digits: String =
+            self.rest().chars().take(most).take_while(|digit| digit.is_digit(base)).collect();
+        self.at += digits.len();
+        let code = u32::from_str_radix(&digits, base).ok();
+        // A code above these is one byte of a character.
+        let is_whole = |code: &u32| most > 3 || *code < 0x80;
+        code.filter(is_whole).and_then(char::from_u32).unwrap_or('\u{fffd}')
+    }
+
     /// Reads a substitution in backquotes: its text is parsed once the escapes are taken off.
-    fn backquote(&mut self, pieces: &mut Pieces) -> Result<(), SyntaxError> {
+    fn backquote(&mut self, pieces: &mut Pieces, quoted: bool) -> Result<(), SyntaxError> {
         self.at += 1;
         let mut inner = String::new();
         loop {
@@ -310,7 +328,7 @@ impl Parser<'_> {
         if !script.bodies.is_empty() {
             return Err(SyntaxError::Unexpected);
         }
-        pieces.push(Piece::Substitution(script.list));
+        pieces.push(Piece::Substitution { list: script.list, quoted });
         Ok(())
     }
 
@@ -355,7 +373,7 @@ fn opaque(word: Word) -> Piece {
     let (mut lists, mut changes) = (Vec::new(), Vec::new());
     for piece in word.0 {
         match piece {
-            Piece::Substitution(list) | Piece::Process(list) => lists.push(list),
+            Piece::Substitution { list, .. } | Piece::Process(list) => lists.push(list),
             Piece::Opaque { lists: inner, changes: names } => {
                 lists.extend(inner);
                 changes.extend(names);

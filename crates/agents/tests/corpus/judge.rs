@@ -195,8 +195,8 @@ fn writes_in(log: &str, start: &Path) -> BTreeSet<PathBuf> {
             }
             "rename" | "renameat" | "renameat2" => written.extend(path(0).into_iter().chain(path(1))),
             "link" | "linkat" | "symlink" | "symlinkat" => written.extend(path(1)),
-            "unlink" | "unlinkat" | "rmdir" | "truncate" | "chmod" | "fchmodat" | "fchmodat2"
-            | "utimensat" | "chown" | "fchownat" | "lchown" => written.extend(path(0)),
+            "unlink" | "unlinkat" | "rmdir" | "mknod" | "mknodat" | "truncate" | "chmod" | "fchmodat"
+            | "fchmodat2" | "utimensat" | "chown" | "fchownat" | "lchown" => written.extend(path(0)),
             _ => {}
         }
     }

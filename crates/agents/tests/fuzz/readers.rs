@@ -6,8 +6,12 @@ use lockkeeper_agents::{Harness, HookInput, Marks, Place, patch_paths, quoted, s
 
 /// Reads the bytes in every way.
 pub fn check(data: &[u8]) {
-    let place =
-        Place { cwd: Path::new("/repo"), home: Some(Path::new("/home/ann")), entry: &|_: &Path| None };
+    let place = Place {
+        cwd: Path::new("/repo"),
+        home: Some(Path::new("/home/ann")),
+        entry: &|_: &Path| None,
+        names: &|_: &Path| Vec::new(),
+    };
     if let Ok(input) = HookInput::read(data, &Marks::default()) {
         let owner = input.owner();
         assert!(Harness::ALL.iter().any(|harness| owner.as_str().starts_with(harness.kind())));

@@ -10,7 +10,7 @@ use crate::deadlock::Link;
 use crate::id::{LeaseId, Owner};
 use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Priority, Rank, Ticket};
-use crate::resource::{Key, KeyRange};
+use crate::resource::{Key, KeyRange, Target};
 use crate::time::Ttl;
 use crate::waiting::{Asker, Blocker, Obstacle, blockers, hand_off, meets, settle};
 
@@ -30,6 +30,8 @@ pub struct AgentCall {
     pub ttl: Ttl,
     /// How long a ticket stays in line without a further call.
     pub stays: Ttl,
+    /// Leases of the agent that this call does not renew: names that are held for the length of another call.
+    pub unrenewed: Vec<LeaseId>,
 }
 
 /// What a call led to.
@@ -42,6 +44,8 @@ pub struct AgentAnswer {
     pub denied: Vec<Denial>,
     /// Leases that were granted to tickets of the agent since its last call.
     pub arrived: Vec<Lease>,
+    /// Those of them that this call asked for. They are the agent's now.
+    pub picked_up: Vec<Lease>,
     /// Claims of other agents to the new files in other work trees.
     pub elsewhere: Vec<Obstacle<Lease>>,
 }
@@ -63,21 +67,20 @@ pub struct Denial {
 ///
 /// For each denied file a ticket stands in line. A later call for the same file keeps its place.
 pub fn agent_call<E>(overlay: &mut Overlay<'_, E>, call: &AgentCall) -> Result<AgentAnswer, E> {
-    let mut arrived = Vec::new();
+    let (mut arrived, mut picked_up) = (Vec::new(), Vec::new());
     reap_before_tickets(overlay, &call.owner)?;
     renew_leases(overlay, call, &mut arrived)?;
+    let mut answer = claim_files(overlay, call, &mut picked_up)?;
     // A round starts again only after one of the files was granted to a ticket of this call.
-    for _ in 0..=call.claims.len() {
-        if let Some(mut answer) = claim_files(overlay, call)? {
-            // What was granted during this very call is no news: the caller asked for it.
-            arrived.retain(|lease| !call.claims.iter().any(|claim| lease.claim.satisfies(&claim.resources)));
-            answer.arrived = arrived;
-            return Ok(answer);
+    for _ in &call.claims {
+        if answer.is_none() {
+            renew_leases(overlay, call, &mut arrived)?;
+            answer = claim_files(overlay, call, &mut picked_up)?;
         }
-        renew_leases(overlay, call, &mut arrived)?;
     }
-    settle(overlay, None)?;
-    Ok(AgentAnswer { arrived, ..AgentAnswer::default() })
+    // What was granted during this very call is no news: the caller asked for it.
+    arrived.retain(|lease| !call.claims.iter().any(|claim| lease.claim.satisfies(&claim.resources)));
+    Ok(AgentAnswer { arrived, picked_up, ..answer.unwrap_or_default() })
 }
 
 /// Reaps the dead holders of what the agent waits for, and grants it to the next in line. A process that was killed frees nothing
@@ -104,10 +107,17 @@ fn renew_leases<E>(
                 overlay.reap_lease(lease, verdict);
                 continue;
             }
-            if lease.revoked {
+            if lease.revoked || call.unrenewed.contains(&lease.id) {
                 continue;
             }
             let is_own = owner == call.owner;
+            // A file is the agent's from now on. A name is for one command, so only the call that runs it picks it up.
+            if lease.pickup_by.is_some()
+                && lease.claim.targets().all(|target| matches!(target, Target::Name(_)))
+            {
+                arrived.extend(Some(lease).filter(|_| is_own));
+                continue;
+            }
             let is_late = now.since(lease.heartbeat_at) > call.ttl.get() / RENEW_AFTER
                 || lease.claim.ttl != Some(call.ttl)
                 || lease.pickup_by.is_some();
@@ -127,7 +137,11 @@ fn renew_leases<E>(
 }
 
 /// Claims all files or none. Returns nothing if a ticket was granted meanwhile: then the round starts again.
-fn claim_files<E>(overlay: &mut Overlay<'_, E>, call: &AgentCall) -> Result<Option<AgentAnswer>, E> {
+fn claim_files<E>(
+    overlay: &mut Overlay<'_, E>,
+    call: &AgentCall,
+    picked_up: &mut Vec<Lease>,
+) -> Result<Option<AgentAnswer>, E> {
     for claim in call.claims.iter().chain(&call.checks) {
         reap_dead(overlay, claim)?;
     }
@@ -144,7 +158,7 @@ fn claim_files<E>(overlay: &mut Overlay<'_, E>, call: &AgentCall) -> Result<Opti
         if let Some(lease) = lease_to_join(overlay, claim)? {
             // It may have been granted to the agent's ticket just now.
             if lease.pickup_by.is_some() {
-                refresh(overlay, lease);
+                picked_up.push(refresh(overlay, lease));
             }
             continue;
         }
@@ -259,7 +273,11 @@ fn own_ticket<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<Option<T
     Ok(None)
 }
 
-fn in_other_work_trees<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<Vec<Obstacle<Lease>>, E> {
+/// The leases of other agents that meet a claim in another work tree.
+pub(super) fn in_other_work_trees<E>(
+    overlay: &mut Overlay<'_, E>,
+    claim: &Claim,
+) -> Result<Vec<Obstacle<Lease>>, E> {
     let mut found = Vec::new();
     for resource in &claim.resources {
         for lease in overlay.leases(&resource.target.key_range())? {
@@ -267,7 +285,7 @@ fn in_other_work_trees<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result
             let is_family = other.owner == claim.owner
                 || other.owner.is_above(&claim.owner)
                 || claim.owner.is_above(&other.owner);
-            if is_family || !other.gives_way_to(claim) || overlay.judge_lease(&lease).is_free() {
+            if is_family || !other.is_apart_from(claim) || overlay.judge_lease(&lease).is_free() {
                 continue;
             }
             let witness = meets(resource, other);

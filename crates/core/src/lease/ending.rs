@@ -4,7 +4,7 @@ use super::NotCurrent;
 use super::permission::{Caller, permit};
 use crate::id::{LeaseId, Token};
 use crate::overlay::Overlay;
-use crate::record::Lease;
+use crate::record::{Lease, Ticket};
 use crate::waiting::settle;
 
 /// Ends a lease.
@@ -50,6 +50,29 @@ pub fn end<E>(
         Ok(()) => Ok(revoke(overlay, id)?.ok_or(NotCurrent::Unknown(id))),
         Err(refusal) => Ok(Err(refusal)),
     }
+}
+
+/// Takes a ticket out of the line, if the caller may do it. A process that waits with it is told.
+pub fn withdraw<E>(
+    overlay: &mut Overlay<'_, E>,
+    id: LeaseId,
+    caller: &Caller,
+) -> Result<Result<Ticket, NotCurrent>, E> {
+    let Some(ticket) = overlay.ticket(id)? else { return Ok(Err(NotCurrent::NotInLine(id))) };
+    if !caller.may_withdraw(&ticket) {
+        let owner = ticket.claim.owner.clone();
+        return Ok(Err(NotCurrent::NotTheWaiter { id, owner }));
+    }
+    Ok(remove_ticket(overlay, id)?.ok_or(NotCurrent::NotInLine(id)))
+}
+
+/// Takes a ticket out of the line without regard to its owner. Only a person decides that. Returns none if there is no such ticket.
+pub fn remove_ticket<E>(overlay: &mut Overlay<'_, E>, id: LeaseId) -> Result<Option<Ticket>, E> {
+    let Some(ticket) = overlay.ticket(id)? else { return Ok(None) };
+    overlay.wake(ticket.waker);
+    overlay.remove_ticket(ticket.clone());
+    settle(overlay, None)?;
+    Ok(Some(ticket))
 }
 
 /// Removes a lease without regard to its holder. Only a person decides that.

@@ -38,7 +38,7 @@ pub enum HandedOver {
     Blocked(Box<Lease>),
 }
 
-/// Gives claims to another agent. Those who wait for them keep their places: the work goes on, in other hands.
+/// Gives claims to another agent. Those who wait for them keep their places in line.
 pub fn hand_over<E>(overlay: &mut Overlay<'_, E>, request: &HandOver) -> Result<HandedOver, E> {
     let mut held = overlay.leases(&KeyRange::of(Key::of_owner(&request.from)))?;
     held.retain(|lease| {

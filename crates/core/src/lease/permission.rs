@@ -6,13 +6,13 @@
 //! 2. It names the owner of the lease.
 //! 3. It names no owner, and the process that the lease was made for is the caller or one of its ancestors.
 //!
-//! Everybody else has to break the lease (`revoke`), which a person confirms.
+//! Everybody else has to break the lease (`revoke`), which a person confirms. The same holds for a ticket, which has no token.
 
 use super::NotCurrent;
 use crate::id::{LeaseId, Owner, Token};
 use crate::liveness::{Origin, ProcessRef};
 use crate::overlay::Overlay;
-use crate::record::Lease;
+use crate::record::{Claim, Lease, Ticket};
 use crate::time::Ttl;
 
 /// What is known of the caller that wants to end or change a lease.
@@ -39,14 +39,23 @@ impl Caller {
         if let Some(token) = self.token {
             return token == lease.token;
         }
+        self.is_owner_of(&lease.claim)
+    }
+
+    /// Whether this caller may take the ticket out of the line.
+    pub fn may_withdraw(&self, ticket: &Ticket) -> bool {
+        (self.token.is_none() || self.owner.is_some()) && self.is_owner_of(&ticket.claim)
+    }
+
+    fn is_owner_of(&self, claim: &Claim) -> bool {
         match &self.owner {
-            Some(owner) => *owner == lease.claim.owner,
-            None => self.is_in_family_of(lease),
+            Some(owner) => *owner == claim.owner,
+            None => self.is_in_family_of(claim),
         }
     }
 
-    fn is_in_family_of(&self, lease: &Lease) -> bool {
-        let proof = &lease.claim.proof;
+    fn is_in_family_of(&self, claim: &Claim) -> bool {
+        let proof = &claim.proof;
         let Some((origin, processes)) = &self.processes else { return false };
         let same_pids =
             origin.boot == proof.origin.boot && origin.pid_namespace == proof.origin.pid_namespace;
@@ -91,13 +100,13 @@ mod tests {
     use super::*;
     use crate::id::HolderId;
     use crate::liveness::{Contract, Proof, Voucher};
-    use crate::record::Claim;
+    use crate::record::{Claim, Priority, Rank};
     use crate::time::Moment;
 
     const HOLDER: ProcessRef = ProcessRef { pid: 40, started: 7 };
 
     fn origin(pid_namespace: u64) -> Origin {
-        Origin { host: "host".to_owned(), boot: "boot".to_owned(), pid_namespace }
+        Origin { host: "host".to_owned(), boot: "boot".to_owned(), pid_namespace, session: None }
     }
 
     fn lease(voucher: Voucher) -> Lease {
@@ -157,5 +166,29 @@ mod tests {
             }
         }
         assert!(!running_in(1, &[HOLDER]).may_end(&lease(Voucher::Time)));
+    }
+
+    #[test]
+    fn a_ticket_is_withdrawn_by_its_owner_or_its_family() {
+        let ticket = Ticket {
+            id: LeaseId(3),
+            claim: lease(Voucher::Process(HOLDER)).claim,
+            priority: Priority::default(),
+            rank: Rank { at: 0, id: LeaseId(3) },
+            enqueued_at: Moment::from_micros(1),
+            seen_at: Moment::from_micros(1),
+            stays: Ttl::new(std::time::Duration::from_secs(1)).unwrap(),
+            waker: None,
+            under: Vec::new(),
+            upgrades: None,
+        };
+        let named = |owner: &str| Caller { owner: Some(owner.parse().unwrap()), ..Caller::default() };
+        assert!(named("worker:1").may_withdraw(&ticket));
+        assert!(running_in(1, &[HOLDER]).may_withdraw(&ticket));
+        for stranger in [named("worker:2"), Caller::default(), running_in(2, &[HOLDER])] {
+            assert!(!stranger.may_withdraw(&ticket), "{stranger:?}");
+        }
+        // It has no token, so none proves anything.
+        assert!(!Caller { token: Some(Token(3)), ..running_in(1, &[HOLDER]) }.may_withdraw(&ticket));
     }
 }

@@ -83,7 +83,6 @@ pub fn downgrade<E>(
     let resources = lease.claim.resources.iter().map(shared).collect();
     let claim = lease.claim.with_resources(resources);
     let weaker = Lease { claim, heartbeat_at: overlay.now(), pickup_by: None, ..lease };
-    overlay.offer(weaker.claim.targets());
     overlay.put_lease(Some(lease), weaker.clone());
     settle(overlay, None)?;
     Ok(Ok(weaker))

@@ -59,9 +59,9 @@ fn coverage_from(a: &Automaton, b: &Automaton, from: State, max_work: usize) -> 
     let mut visits = vec![Visit { state: from, set: vec![from], before: 0, read: '\0' }];
     // The visits of each state of `b`.
     let mut places: HashMap<State, Vec<usize>> = HashMap::from([(from, vec![0])]);
-    let (mut place, mut work) = (0, 0);
-    while place < visits.len() {
-        let Visit { state, ref set, .. } = visits[place];
+    let (mut place, mut work_left) = (0, max_work);
+    while let Some(Visit { state, set, .. }) = visits.get(place) {
+        let state = *state;
         if set.iter().any(|state| a.is_open_ended(*state)) {
             place += 1;
             continue;
@@ -76,10 +76,9 @@ fn coverage_from(a: &Automaton, b: &Automaton, from: State, max_work: usize) -> 
             for read in representatives(&edge.label, &cuts) {
                 let next = set_after(a, &visits[place].set, read);
                 let known = places.entry(edge.target).or_default();
-                work += 1 + transitions + known.len() * (1 + next.len());
-                if work > max_work {
-                    return Coverage::Unknown;
-                }
+                let work = work_of_step(transitions, known.len(), next.len());
+                let Some(left) = work_left.checked_sub(work) else { return Coverage::Unknown };
+                work_left = left;
                 // A larger set of states matches no less, so only the smallest sets can miss a path.
                 if !known.iter().any(|place| is_subset(&visits[*place].set, &next)) {
                     known.push(visits.len());
@@ -90,6 +89,11 @@ fn coverage_from(a: &Automaton, b: &Automaton, from: State, max_work: usize) -> 
         place += 1;
     }
     Coverage::Covered
+}
+
+/// Estimates the work of one step: it follows the transitions and compares the next set with those known.
+fn work_of_step(transitions: usize, known_sets: usize, set_size: usize) -> usize {
+    1 + transitions + known_sets * (1 + set_size)
 }
 
 /// Returns the states after one more character, sorted.
@@ -105,7 +109,7 @@ fn set_after(automaton: &Automaton, set: &[State], read: char) -> Vec<State> {
 /// Says whether every state of a sorted set is in another.
 fn is_subset(smaller: &[State], larger: &[State]) -> bool {
     let mut rest = larger.iter();
-    smaller.len() <= larger.len() && smaller.iter().all(|state| rest.any(|other| other == state))
+    smaller.iter().all(|state| rest.any(|other| other == state))
 }
 
 /// Returns the sorted characters at which some transition of the set starts or stops to apply.

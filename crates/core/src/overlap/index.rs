@@ -190,6 +190,23 @@ mod tests {
         assert!(found.len() > 100 && found.len() < 600, "{} of {} pairs", found.len(), 44 * 43 / 2);
     }
 
+    /// Requirement 206.
+    #[test]
+    fn each_wanted_pair_that_shares_a_path_is_found_once_with_its_comparison() {
+        let patterns: Vec<Pattern> = TEXTS.iter().map(|text| text.parse().unwrap()).collect();
+        let patterns: Vec<&Pattern> = patterns.iter().collect();
+        let wanted = |a: usize, b: usize| !(a + b).is_multiple_of(3);
+        let mut found = Vec::new();
+        overlapping_pairs(&patterns, wanted, |a, b, comparison| found.push((a, b, comparison)));
+        found.sort_unstable_by_key(|(a, b, _)| (*a, *b));
+        let all = (0..patterns.len()).flat_map(|a| (a + 1..patterns.len()).map(move |b| (a, b)));
+        let compared =
+            all.filter(|(a, b)| wanted(*a, *b)).map(|(a, b)| (a, b, relate(patterns[a], patterns[b])));
+        let expected: Vec<_> =
+            compared.filter(|(_, _, comparison)| comparison.relation.is_conflict()).collect();
+        assert_eq!(found, expected);
+    }
+
     #[test]
     fn names_after_wildcards_distinguish_patterns() {
         let patterns: Vec<Pattern> =

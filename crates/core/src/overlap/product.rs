@@ -30,8 +30,8 @@ pub(crate) fn shortest(automaton: &Automaton) -> Option<String> {
     let mut seen = vec![false; automaton.len()];
     let mut visits = vec![Visit { state: 0, before: 0, read: '\0' }];
     let mut place = 0;
-    while place < visits.len() {
-        let state = visits[place].state;
+    while let Some(Visit { state, .. }) = visits.get(place) {
+        let state = *state;
         if automaton.accepts_in(state) {
             return Some(spell(&visits, place, |state, rest| automaton.accepts(*state, rest)));
         }
@@ -49,14 +49,12 @@ pub(crate) fn shortest(automaton: &Automaton) -> Option<String> {
 
 /// Finds a shortest text that two automata both accept when each starts in the state `from`.
 pub(super) fn pair(a: &Automaton, b: &Automaton, from: State) -> Search {
-    let skipped = usize::from(from);
-    let width = b.len() - skipped;
-    let mut seen = vec![0_u64; ((a.len() - skipped) * width).div_ceil(64)];
+    let mut seen = PairSet::new(a.len(), b.len());
     let mut visits: Vec<Visit<(State, State)>> = Vec::with_capacity(64);
     visits.push(Visit { state: (from, from), before: 0, read: '\0' });
     let mut place = 0;
-    while place < visits.len() {
-        let (p, q) = visits[place].state;
+    while let Some(Visit { state: (p, q), .. }) = visits.get(place) {
+        let (p, q) = (*p, *q);
         if a.accepts_in(p) && b.accepts_in(q) {
             let witness = spell(&visits, place, |(p, q), rest| a.accepts(*p, rest) && b.accepts(*q, rest));
             return Search { witness: Some(witness), states: visits.len() };
@@ -64,12 +62,7 @@ pub(super) fn pair(a: &Automaton, b: &Automaton, from: State) -> Search {
         for left in a.edges(p) {
             for right in b.edges(q) {
                 let Some(read) = left.label.common_char(&right.label) else { continue };
-                // Nothing leads back into the prefix, so targets are beyond it.
-                let index =
-                    (usize::from(left.target) - skipped) * width + (usize::from(right.target) - skipped);
-                let bit = 1 << (index % 64);
-                if seen[index / 64] & bit == 0 {
-                    seen[index / 64] |= bit;
+                if seen.insert(left.target, right.target) {
                     visits.push(Visit { state: (left.target, right.target), before: place as u32, read });
                 }
             }
@@ -79,14 +72,35 @@ pub(super) fn pair(a: &Automaton, b: &Automaton, from: State) -> Search {
     Search { witness: None, states: visits.len() }
 }
 
+/// A set of pairs of states, one bit for each pair.
+struct PairSet {
+    columns: usize,
+    bits: Vec<u64>,
+}
+
+impl PairSet {
+    fn new(rows: usize, columns: usize) -> Self {
+        Self { columns, bits: vec![0; (rows * columns).div_ceil(64)] }
+    }
+
+    /// Adds a pair. Says whether it is new.
+    fn insert(&mut self, row: State, column: State) -> bool {
+        let index = usize::from(row) * self.columns + usize::from(column);
+        let (word, bit) = (&mut self.bits[index / 64], 1 << (index % 64));
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+}
+
 /// Finds a shortest text that all automata accept, in at most `max_steps` steps.
 pub(super) fn many(automata: &[&Automaton], max_steps: usize) -> Result<Option<String>, GaveUp> {
     let start: Box<[State]> = vec![0; automata.len()].into();
     let mut seen = HashSet::from([start.clone()]);
     let mut visits = vec![Visit { state: start, before: 0, read: '\0' }];
-    let (mut place, mut steps) = (0, 0);
-    while place < visits.len() {
-        let state = visits[place].state.clone();
+    let (mut place, mut steps_left) = (0, max_steps);
+    while let Some(Visit { state, .. }) = visits.get(place) {
+        let state = state.clone();
         if automata.iter().zip(&state).all(|(automaton, state)| automaton.accepts_in(*state)) {
             return Ok(Some(spell(&visits, place, |states, rest| {
                 automata.iter().zip(states).all(|(automaton, state)| automaton.accepts(*state, rest))
@@ -94,14 +108,14 @@ pub(super) fn many(automata: &[&Automaton], max_steps: usize) -> Result<Option<S
         }
         let edges: Vec<&[Edge]> = automata.iter().zip(&state).map(|(a, state)| a.edges(*state)).collect();
         each_choice(&edges, &mut Vec::with_capacity(edges.len()), &mut |chosen| {
-            steps += 1;
+            steps_left = steps_left.checked_sub(1).ok_or(GaveUp)?;
             if let Some(read) = common(chosen) {
                 let target: Box<[State]> = chosen.iter().map(|edge| edge.target).collect();
                 if seen.insert(target.clone()) {
                     visits.push(Visit { state: target, before: place as u32, read });
                 }
             }
-            if steps > max_steps { Err(GaveUp) } else { Ok(()) }
+            Ok(())
         })?;
         place += 1;
     }
@@ -157,4 +171,19 @@ fn spell<S>(visits: &[Visit<S>], mut place: usize, accepts: impl Fn(&S, &str) ->
         }
     }
     reversed.iter().rev().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_of_states_is_new_once() {
+        let mut set = PairSet::new(11, 13);
+        for is_new in [true, false] {
+            for (row, column) in (0..11).flat_map(|row| (0..13).map(move |column| (row, column))) {
+                assert_eq!(set.insert(row, column), is_new, "{row} {column}");
+            }
+        }
+    }
 }

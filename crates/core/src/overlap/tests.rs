@@ -27,6 +27,7 @@ fn a_witness_is_short_and_readable() {
         ("{a,b}/*.rs", "{b,c}/x*", "b/x.rs"),
         (".", "**/*.md", "x.md"),
         ("[!a-z]", "[!A-Z0-9_-]", "!"),
+        ("-*", "*-*", "-"),
     ] {
         assert_eq!(met(a, b).as_deref(), Some(witness), "{a} {b}");
         assert_eq!(met(b, a).as_deref(), Some(witness), "{b} {a}");
@@ -114,11 +115,30 @@ fn relations_have_the_names_of_the_reports() {
 }
 
 #[test]
+fn a_folder_covers_what_is_in_it_and_a_pattern_what_it_matches() {
+    for (a, b, is_covered) in [
+        ("src", "src", true),
+        ("src", "src/*.rs", true),
+        ("src", "docs/*.rs", false),
+        ("src/a.rs", "src", false),
+        ("src/**", "src/a.rs", true),
+        ("src/*.rs", "src/a*.rs", true),
+        ("src/*.rs", "src/a.rs", false), // it may be a folder
+        ("src/*.rs", "src/*.ts", false),
+        ("src/*.rs", "src/*", false),
+    ] {
+        assert_eq!(covers(&pattern(a), &pattern(b)), is_covered, "{a} {b}");
+    }
+}
+
+#[test]
 fn coverage_names_a_path_that_is_missing() {
     let coverage_of = |a: &str, b: &str| coverage(&pattern(a), &pattern(b));
     assert_eq!(coverage_of("src/**", "src/**/*.rs"), Coverage::Covered);
     assert_eq!(coverage_of("src/**", "src"), Coverage::Missing("src".to_owned()));
     assert_eq!(coverage_of("[a-y]*", "*"), Coverage::Missing("0".to_owned()));
+    assert_eq!(coverage_of("a*", "*"), Coverage::Missing("x".to_owned()), "a readable one");
+    assert_eq!(coverage_of("[!q]*", "*"), Coverage::Missing("q".to_owned()), "the only one");
     assert_eq!(coverage_of("{[a-m],[!a-m]}*", "*"), Coverage::Covered);
     assert_eq!(coverage_of("docs", "src/*"), Coverage::Missing("src/x".to_owned()));
 }

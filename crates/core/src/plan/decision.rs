@@ -35,17 +35,17 @@ pub(super) fn decide(input: &PlanInput<'_>) -> Decision {
     match input.load {
         Some(load) if load.is_high() => whole(
             Mode::Serial,
-            format!("{}: the {count} groups run one after the other", told(load, "is above")),
+            format!("{}: the {count} groups run one after the other", describe_load(load, "is above")),
         ),
         Some(load) => {
-            let load = told(load, "is not above");
+            let load = describe_load(load, "is not above");
             whole(Mode::Parallel, format!("no two of the {count} groups conflict, and {load}"))
         }
         None => whole(Mode::Parallel, format!("no two of the {count} groups conflict")),
     }
 }
 
-fn told(load: Load, relation: &str) -> String {
+fn describe_load(load: Load, relation: &str) -> String {
     let per_core = if load.cores.get() > 1 { " per core" } else { "" };
     format!("the load of {:.2}{per_core} {relation} {}", load.value(), load.limit)
 }
@@ -101,7 +101,7 @@ impl Verdict {
     }
 
     fn decision(&self, input: &PlanInput<'_>) -> Decision {
-        let (what, count) = self.told(input);
+        let (what, count) = self.describe_conflict(input);
         let who = match self.ruling.rule.and_then(|place| input.rules.get(place)) {
             Some(rule) => format!("rule `{}` ({})", rule.name, self.ruling.severity),
             None => "no rule covers that, so the default".to_owned(),
@@ -128,7 +128,7 @@ impl Verdict {
     }
 
     /// Describes the conflict, and returns the number of its groups.
-    fn told(&self, input: &PlanInput<'_>) -> (String, usize) {
+    fn describe_conflict(&self, input: &PlanInput<'_>) -> (String, usize) {
         let id = |place: usize| input.groups.get(place).map_or("?", |group| group.id.as_str());
         match self.subject {
             Subject::Conflict(place) => {

@@ -1,13 +1,17 @@
 //! Admission control: decides which of the submitted requests enter the queue. A store calls it in one transaction.
 
+mod replacement;
+
 use std::collections::{HashMap, HashSet};
 
 use thiserror::Error;
 
 use super::transition::{self, Transition};
-use super::{Reason, Stamp};
+use super::{Reason, Stamp, Status};
 use crate::id::{RequestId, RunId};
 use crate::request::{Request, find_cycle};
+
+pub use replacement::{Existing, Replacement, replace};
 
 /// Requests that are submitted together: all of them enter the queue, or none.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +22,8 @@ pub struct Submission<'s> {
     pub runs: &'s [RunId],
     /// At most this many runs may be queued.
     pub queue_limit: Option<u64>,
+    /// Why a conflict rule forbids them; none if none does.
+    pub forbidden: Option<&'s str>,
 }
 
 /// What the store has that matters for a submission.
@@ -40,6 +46,8 @@ pub struct Submitted {
     pub run: RunId,
     /// Whether it existed before, with the same key.
     pub existing: bool,
+    /// Whether a request with this id existed before and has got a new definition.
+    pub replaced: bool,
 }
 
 /// Why requests do not enter the queue.
@@ -63,6 +71,26 @@ pub enum Refusal {
         /// How many runs are queued.
         length: u64,
     },
+    /// A conflict rule forbids it.
+    #[error("a rule forbids request `{request}`: {why}")]
+    Forbidden {
+        /// Which request.
+        request: RequestId,
+        /// The run that records the refusal; none if several requests were submitted.
+        run: Option<RunId>,
+        /// The conflict and its rule.
+        why: String,
+    },
+    /// The request cannot be replaced while it runs.
+    #[error("request `{request}` cannot be replaced: its run {run} is {status}")]
+    InProgress {
+        /// Which request.
+        request: RequestId,
+        /// Its latest run.
+        run: RunId,
+        /// The status of that run.
+        status: Status,
+    },
     /// A request that it depends on does not exist.
     #[error("request `{request}` comes after `{after}`, which is not there")]
     MissingDependency {
@@ -84,9 +112,17 @@ impl Refusal {
     pub fn hint(&self) -> String {
         match self {
             Self::Duplicate { request, .. } => {
-                format!("run it again with `lockkeeper run retry {request}`, or choose another --id")
+                format!(
+                    "run it again with `lockkeeper run retry {request}`, change it with --replace, or choose another --id"
+                )
             }
             Self::QueueFull { .. } => "wait until there is room, or raise queue_limit".to_owned(),
+            Self::Forbidden { .. } => "`lockkeeper stages plan` shows the conflict and its rule".to_owned(),
+            Self::InProgress { run, .. } => {
+                format!(
+                    "`lockkeeper run wait {run}` waits for its end, `lockkeeper run cancel {run}` ends it"
+                )
+            }
             Self::MissingDependency { .. } => "`lockkeeper requests` lists those that are there".to_owned(),
             Self::Cycle { .. } => "leave out one --after".to_owned(),
         }
@@ -126,13 +162,19 @@ pub fn admit<'s>(submission: &Submission<'s>, known: Known, now: Stamp) -> Admis
     Admission { inserts, answer }
 }
 
+fn permit(request: &Request, forbidden: Option<&str>) -> Result<(), Refusal> {
+    forbidden.map_or(Ok(()), |why| {
+        Err(Refusal::Forbidden { request: request.id.clone(), run: None, why: why.to_owned() })
+    })
+}
+
 fn decide<'s>(
     submission: &Submission<'s>,
     mut known: Known,
     now: Stamp,
     inserts: &mut Vec<Insert<'s>>,
 ) -> Result<Vec<Submitted>, Refusal> {
-    let Submission { requests, runs, queue_limit } = *submission;
+    let Submission { requests, runs, queue_limit, forbidden } = *submission;
     if let Some(cycle) = find_cycle(requests.iter().map(|request| (&request.id, request.after.as_slice()))) {
         return Err(Refusal::Cycle { cycle });
     }
@@ -147,7 +189,7 @@ fn decide<'s>(
         }
         let insert = |is_new_request, first| Insert { request, is_new_request, first };
         let rejected = |reason, message| transition::reject(request, run.clone(), reason, message, now);
-        match check(request, &known, queue_limit) {
+        match check(request, &known, queue_limit).and_then(|()| permit(request, forbidden)) {
             Ok(()) => inserts.push(insert(true, transition::submit(request, run.clone(), now))),
             Err(Refusal::Duplicate { request, .. }) => {
                 inserts.push(insert(false, rejected(Reason::Duplicate, "there is a request with this id")));
@@ -157,21 +199,31 @@ fn decide<'s>(
                 inserts.push(insert(true, rejected(Reason::QueueFull, "the queue is full")));
                 return Err(Refusal::QueueFull { request, run: Some(run.clone()), length });
             }
-            Err(refusal @ (Refusal::MissingDependency { .. } | Refusal::Cycle { .. })) => {
-                return Err(refusal);
+            Err(Refusal::Forbidden { request, why, .. }) => {
+                inserts.push(insert(true, rejected(Reason::ConflictAbort, &why)));
+                return Err(Refusal::Forbidden { request, run: Some(run.clone()), why });
             }
+            Err(
+                refusal @ (Refusal::InProgress { .. }
+                | Refusal::MissingDependency { .. }
+                | Refusal::Cycle { .. }),
+            ) => return Err(refusal),
         }
         known.ids.insert(request.id.clone());
-        known.queue_length += 1;
         if let Some(key) = &request.key {
             known.keys.insert(key.clone(), (request.id.clone(), run.clone()));
         }
-        submitted.push(Submitted { request: request.id.clone(), run: run.clone(), existing: false });
+        submitted.push(Submitted {
+            request: request.id.clone(),
+            run: run.clone(),
+            existing: false,
+            replaced: false,
+        });
     }
     Ok(submitted)
 }
 
-/// Checks several requests before any of them is inserted.
+/// Checks several requests before any of them is inserted, also that the queue has room for all.
 fn check_together(requests: &[Request], known: &Known, queue_limit: Option<u64>) -> Result<(), Refusal> {
     let new: Vec<&Request> =
         requests.iter().filter(|request| find_by_key(known, request).is_none()).collect();
@@ -220,7 +272,7 @@ fn check_limit(request: &Request, known: &Known, queue_limit: Option<u64>, more:
 /// The request that was submitted before with the same key.
 fn find_by_key(known: &Known, request: &Request) -> Option<Submitted> {
     let (id, run) = known.keys.get(request.key.as_ref()?)?;
-    Some(Submitted { request: id.clone(), run: run.clone(), existing: true })
+    Some(Submitted { request: id.clone(), run: run.clone(), existing: true, replaced: false })
 }
 
 /// Dependencies first (topological order). There is no cycle.
@@ -230,6 +282,9 @@ fn in_order(requests: &[Request]) -> Vec<&Request> {
     let mut ordered = Vec::with_capacity(requests.len());
     let mut is_put = vec![false; requests.len()];
     for start in 0..requests.len() {
+        if is_put[start] {
+            continue;
+        }
         // A path of dependencies. Each entry has the number of its dependencies that were followed.
         let mut path = vec![(start, 0)];
         while let Some((place, followed)) = path.last_mut() {
@@ -239,9 +294,8 @@ fn in_order(requests: &[Request]) -> Vec<&Request> {
                 Some(Some(before)) if !is_put[before] => path.push((before, 0)),
                 Some(_) => {}
                 None => {
-                    if !std::mem::replace(&mut is_put[place], true) {
-                        ordered.push(&requests[place]);
-                    }
+                    is_put[place] = true;
+                    ordered.push(&requests[place]);
                     path.pop();
                 }
             }
@@ -279,7 +333,8 @@ mod tests {
         queue_limit: Option<u64>,
     ) -> (Vec<String>, Result<Vec<Submitted>, Refusal>) {
         let runs = run_ids(requests.len());
-        let admission = admit(&Submission { requests, runs: &runs, queue_limit }, known, NOW);
+        let admission =
+            admit(&Submission { requests, runs: &runs, queue_limit, forbidden: None }, known, NOW);
         let inserted = admission.inserts.iter().map(|insert| {
             format!("{} {}{}", insert.request.id, insert.first.run.status(), insert.first.run.version)
         });
@@ -292,8 +347,12 @@ mod tests {
         let (inserted, answer) = admitted(&batch, Known::default(), None);
         assert_eq!(inserted, ["a queued1", "b queued1", "c queued1"]);
         assert!(answer.unwrap().iter().all(|one| !one.existing));
+        let known = Known { ids: HashSet::from(["old".parse().unwrap()]), ..Known::default() };
+        let batch = [request("b", None, &["old"]), request("c", None, &[])];
+        assert_eq!(admitted(&batch, known, None).0, ["b queued1", "c queued1"]);
         let (inserted, answer) = admitted(&[request("a", None, &["a"])], Known::default(), None);
-        assert!(inserted.is_empty() && matches!(answer, Err(Refusal::Cycle { .. })));
+        assert!(inserted.is_empty());
+        assert!(answer.unwrap_err().to_string().ends_with(": a after a"));
     }
 
     #[test]
@@ -307,6 +366,14 @@ mod tests {
         let (inserted, answer) = admitted(&batch, Known::default(), None);
         assert_eq!(inserted, ["a queued1"]);
         assert!(answer.unwrap()[1].existing);
+    }
+
+    /// The second request is the first one by its key, so the id that the third names is never there.
+    #[test]
+    fn a_batch_that_is_refused_at_its_end_inserts_nothing() {
+        let batch = [request("a", Some("k"), &[]), request("b", Some("k"), &[]), request("c", None, &["b"])];
+        let (inserted, answer) = admitted(&batch, Known::default(), None);
+        assert!(inserted.is_empty() && matches!(answer, Err(Refusal::MissingDependency { .. })));
     }
 
     #[test]

@@ -111,3 +111,28 @@ impl FromStr for EventId {
         Ok(Self { run: run.parse()?, seq })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs read these words.
+    #[test]
+    fn the_words_of_events_never_change() {
+        let words = EventKind::ALL.map(EventKind::as_str).join(" ");
+        assert_eq!(
+            words,
+            "submitted claimed started retrying retried returned adopted help cancelling ended"
+        );
+    }
+
+    #[test]
+    fn the_id_of_an_event_is_its_run_and_a_number_from_one() {
+        for text in ["RUN-1:1", "RUN-1:20"] {
+            assert_eq!(text.parse::<EventId>().unwrap().to_string(), text);
+        }
+        for text in ["RUN-1:0", "RUN-1:-1", "RUN-1:", "RUN-1", ":1", ""] {
+            assert!(text.parse::<EventId>().is_err(), "{text}");
+        }
+    }
+}

@@ -104,3 +104,22 @@ impl fmt::Display for Reason {
         f.pad(self.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_code_of_its_own_that_comes_back() {
+        for reason in Reason::ALL {
+            assert_eq!(Reason::from_code(reason.as_str()), Some(reason));
+        }
+        assert_eq!(Reason::from_code("exit_code"), None);
+    }
+
+    #[test]
+    fn a_signal_is_reported_as_a_shell_does() {
+        assert_eq!(Ending::Exited(3).exit_code(), 3);
+        assert_eq!(Ending::Signaled(9).exit_code(), 137);
+    }
+}

@@ -165,6 +165,14 @@ pub fn cancel(run: &Run, now: Stamp, message: Option<String>) -> Result<Transiti
     Ok(next(run, state, EventKind::Cancelling, message, now))
 }
 
+/// Ends a run that waits for an attempt which nobody will make. It fails as its last attempt did.
+pub fn give_up_attempt(run: &Run, why: String, now: Stamp) -> Result<Transition, TransitionError> {
+    let RunState::WaitingForRetry { last, .. } = &run.state else {
+        return Err(NoSuchMove { from: run.status(), to: Status::Failed }.into());
+    };
+    Ok(end(run, RunResult::Failed(last.reason.unwrap_or(Reason::Lost)), Some(why), now)?)
+}
+
 /// Ends a run whose time is up, if it is. Its processes may still live: the record keeps them and the lease.
 pub fn time_out(run: &Run, now: Stamp) -> Option<Transition> {
     let (reason, span, what) = if run.is_given_up(now.moment) {

@@ -2,7 +2,7 @@
 //!
 //! A secret is known by the name in front of it: `--password=x`, `--token x`, `DB_PASSWORD=x`, `Authorization: Bearer x`,
 //! `"api_key": "x"`, `?token=x`; or by its place in an address, `https://user:x@host/`. A script in one argument, as that of
-//! `sh -c`, is treated like a command line of its own.
+//! `sh -c`, is treated like a command line of its own. Tokens of well-known services are known by how they begin, `ghp_…`.
 
 use super::{HIDDEN, is_secret};
 
@@ -17,24 +17,39 @@ const TOKEN_LENGTH: usize = 20;
 /// What separates values within one word, such as parts of a query.
 const SEPARATORS: [char; 9] = ['?', '&', ',', ';', '{', '}', '(', ')', '|'];
 
+/// How tokens of well-known services begin, and how many letters, digits, `-` and `_` follow at least.
+const TOKENS: [(&str, usize); 15] = [
+    ("ghp_", 20),
+    ("gho_", 20),
+    ("ghu_", 20),
+    ("ghs_", 20),
+    ("ghr_", 20),
+    ("github_pat_", 20),
+    ("glpat-", 20),
+    ("npm_", 30),
+    ("sk-", 20),
+    ("xoxa-", 10),
+    ("xoxb-", 10),
+    ("xoxp-", 10),
+    ("xoxs-", 10),
+    ("AKIA", 16),
+    ("ASIA", 16),
+];
+/// Programs whose flag `-p` has a password in the same word, `-psecret`, by how their names begin.
+const PASSWORD_PROGRAMS: [&str; 4] = ["mysql", "mariadb", "mycli", "sshpass"];
+
 const QUOTES: [char; 2] = ['\'', '"'];
 
 /// The words of a command without its secrets.
 pub fn shown_command<W: AsRef<str>>(words: &[W]) -> Vec<String> {
-    let mut shown = Vec::with_capacity(words.len());
-    let mut before = Before::Nothing;
-    for word in words {
-        let word = word.as_ref();
-        shown.push(before.shown(word));
-        before = Before::of(word);
-    }
-    shown
+    let mut reader = Reader::default();
+    words.iter().map(|word| reader.shown(word.as_ref())).collect()
 }
 
 /// A line of text, such as a script, without its secrets.
 pub fn shown_line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    let mut before = Before::Nothing;
+    let mut reader = Reader::default();
     let mut rest = text;
     while !rest.is_empty() {
         let gap = rest.len() - rest.trim_start().len();
@@ -42,16 +57,40 @@ pub fn shown_line(text: &str) -> String {
         let (word, after) = from_word.split_at(word_length(from_word));
         shown.push_str(space);
         if !word.is_empty() {
-            shown.push_str(&before.shown(word));
-            before = Before::of(word);
+            shown.push_str(&reader.shown(word));
         }
         rest = after;
     }
     shown
 }
 
+/// Reads the words of a command one after the other.
+#[derive(Default)]
+struct Reader {
+    before: Before,
+    /// Whether the program takes a password with `-p`.
+    has_password_flag: bool,
+}
+
+impl Reader {
+    /// The next word as others may see it.
+    fn shown(&mut self, word: &str) -> String {
+        // The next command of a script has flags of its own.
+        let (argument, end) = word.split_at(word.trim_end_matches([';', '|', '&']).len());
+        let is_password = self.has_password_flag && argument.len() > 2 && argument.starts_with("-p");
+        let shown = if is_password { format!("-p{HIDDEN}{end}") } else { self.before.shown(word) };
+        self.before = if is_password { Before::Nothing } else { Before::of(word) };
+        let program = word.rsplit('/').next().unwrap_or(word);
+        self.has_password_flag |= PASSWORD_PROGRAMS.iter().any(|begin| program.starts_with(begin));
+        self.has_password_flag &= end.is_empty();
+        shown
+    }
+}
+
 /// What the word before says about the next one.
+#[derive(Default)]
 enum Before {
+    #[default]
     Nothing,
     /// The next word is a secret, unless it is a flag.
     Secret,
@@ -126,7 +165,30 @@ fn shown_word(word: &str) -> String {
     if word_length(word) < word.len() {
         return shown_line(word);
     }
-    within_quotes(&without_values(&without_passwords(word)))
+    without_tokens(&within_quotes(&without_values(&without_passwords(word))))
+}
+
+/// Hides the tokens of well-known services, wherever they begin. How they begin stays, to tell them apart.
+pub(super) fn without_tokens(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let mut shown = String::with_capacity(text.len());
+    for run in text.split_inclusive(|c: char| !is_part(c)) {
+        let word = run.trim_end_matches(|c: char| !is_part(c));
+        let token = TOKENS.iter().find(|(begin, least)| {
+            // A name such as `sk-learn-with-many-words` has no digits.
+            word.strip_prefix(begin)
+                .is_some_and(|rest| rest.len() >= *least && rest.contains(|c: char| c.is_ascii_digit()))
+        });
+        match token {
+            Some((begin, _)) => {
+                shown.push_str(begin);
+                shown.push_str(HIDDEN);
+                shown.push_str(&run[word.len()..]);
+            }
+            None => shown.push_str(run),
+        }
+    }
+    shown
 }
 
 /// Hides the value of `NAME=VALUE` and of `"NAME": VALUE`, wherever the name is that of a secret.
@@ -192,10 +254,18 @@ fn within_quotes(word: &str) -> String {
 
 /// Where the name of a header ends whose value is a secret: behind the colon of `Authorization: Bearer x`.
 fn header_end(word: &str) -> Option<usize> {
-    let (before, after) = word.split_once(": ")?;
+    let (before, after) = word.split_once(": ").or_else(|| header_without_blank(word))?;
     let name = name_at_end(before);
     let is_header = !name.is_empty() && !before.contains(char::is_whitespace) && !after.trim().is_empty();
     (is_header && is_secret(name)).then_some(before.len() + 1)
+}
+
+/// Splits `X-Api-Key:x`. Only well-known kinds of headers: `my-secret:latest` is an image, and `token-host:80` an address.
+fn header_without_blank(word: &str) -> Option<(&str, &str)> {
+    let (before, after) = word.split_once(':')?;
+    let name = before.rsplit('=').next()?.to_ascii_lowercase();
+    let is_known = ["authorization", "proxy-authorization", "cookie"].contains(&name.as_str());
+    (is_known || name.starts_with("x-")).then_some((before, after))
 }
 
 /// The name at the end of a text, without its quotes.
@@ -279,6 +349,12 @@ mod tests {
         check(&["curl", "-H", "Authorization: Bearer abc"], &["curl", "-H", "Authorization: ***"]);
         check(&["curl", "--header=X-Api-Key: abc"], &["curl", "--header=X-Api-Key: ***"]);
         check(&["curl", "-H", "Cookie: a=1; b=2"], &["curl", "-H", "Cookie: ***"]);
+        check(&["curl", "-H", "X-Auth-Token:abc"], &["curl", "-H", "X-Auth-Token: ***"]);
+        check(&["curl", "--header=authorization:Basic abc"], &["curl", "--header=authorization: ***"]);
+        check(
+            &["docker", "run", "my-secret:latest", "x-y:1"],
+            &["docker", "run", "my-secret:latest", "x-y:1"],
+        );
         check(&["x", "Bearer", "abc"], &["x", "Bearer", "***"]);
         check(&["x", "Bearer abc"], &["x", "Bearer ***"]);
     }
@@ -312,6 +388,36 @@ mod tests {
         check(&["env", "A_PASSWORD=correct horse"], &["env", "A_PASSWORD=***"]);
         check(&["sh", "-c", "a='x --token abc' b"], &["sh", "-c", "a='x --token ***' b"]);
         check(&["sh", "-c", "echo don't --token abc"], &["sh", "-c", "echo don't --token ***"]);
+    }
+
+    #[test]
+    fn tokens_of_well_known_services_are_hidden_wherever_they_are() {
+        let digits = "0123456789abcdefghij0123456789";
+        for begin in ["ghp_", "github_pat_", "glpat-", "sk-", "sk-ant-", "xoxb-", "npm_"] {
+            let token = format!("{begin}{digits}");
+            let hidden = if begin.starts_with("sk-") { "sk-***".to_owned() } else { format!("{begin}***") };
+            check(&["x", &token, "y"], &["x", &hidden, "y"]);
+            check(&["x", &format!("a={token},b")], &["x", &format!("a={hidden},b")]);
+            check(&["sh", "-c", &format!("x '{token}' y")], &["sh", "-c", &format!("x '{hidden}' y")]);
+        }
+        check(&["aws", "AKIAIOSFODNN7EXAMPLE"], &["aws", "AKIA***"]);
+        for harmless in
+            ["sk-learn-with-very-many-words-behind-it", "ghp_short", "AKIA", "task-0123456789abcdefghij"]
+        {
+            check(&["x", harmless], &["x", harmless]);
+        }
+    }
+
+    #[test]
+    fn passwords_behind_a_flag_of_a_database_program_are_hidden() {
+        check(&["mysql", "-u", "root", "-psecret", "db"], &["mysql", "-u", "root", "-p***", "db"]);
+        check(&["/usr/bin/mysqldump", "-psecret"], &["/usr/bin/mysqldump", "-p***"]);
+        check(&["sudo", "mariadb", "-psecret", "-P3306"], &["sudo", "mariadb", "-p***", "-P3306"]);
+        check(&["sh", "-c", "mysql -psecret; mkdir -p/a"], &["sh", "-c", "mysql -p***; mkdir -p/a"]);
+        check(&["sh", "-c", "mysql -p; mkdir -pv a"], &["sh", "-c", "mysql -p; mkdir -pv a"]);
+        for harmless in [["mkdir", "-p/a/b"], ["psql", "-p5432"], ["nc", "-port"]] {
+            check(&harmless, &harmless);
+        }
     }
 
     /// The submitter of a request chooses its command, so the input may be hostile.

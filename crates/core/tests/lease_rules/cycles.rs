@@ -1,5 +1,8 @@
 //! Rules of leases: waits that would never end.
 
+use lockkeeper_core::deadlock::{Link, cycles};
+use lockkeeper_core::lease::{HandOver, HandedOver};
+
 use super::*;
 
 /// Invariant 8. Requirement 160.
@@ -124,8 +127,71 @@ fn a_cycle_behind_a_long_line_is_found_and_the_line_is_none() {
     for number in 0..80 {
         world.queue(&ask(&format!("w{number}")).name("x"));
     }
-    let cycles = world.decide(lockkeeper_core::deadlock::cycles).0;
-    assert_eq!(cycles, Vec::<Vec<lockkeeper_core::deadlock::Link>>::new());
+    assert_eq!(world.decide(cycles).0, Vec::<Vec<Link>>::new());
     world.queue(&ask("b").name("x"));
     assert_eq!(world.deadlock(&ask("a").name("y")).len(), 2);
+}
+
+/// Invariant 8. An owner is stuck only if all its waits are.
+#[test]
+fn an_owner_that_can_go_on_with_one_of_two_waits_closes_no_cycle() {
+    let mut world = World::new();
+    world.hold(ask("a").shared("r"));
+    world.hold(ask("b").shared("r"));
+    world.hold(ask("c").name("z"));
+    world.queue(&ask("c").name("r"));
+    world.hold(ask("d").name("x"));
+    world.hold(ask("e").name("y"));
+    world.queue(&ask("d").name("z"));
+    world.queue(&ask("d").name("y").of_process(40));
+    world.queue(&ask("e").name("x"));
+}
+
+/// Invariant 8. A hand-over asks nobody who waits, so it can close a cycle. The doctor finds it.
+#[test]
+fn every_cycle_of_the_store_is_found_once() {
+    let mut world = World::new();
+    for [first, second, giver] in [["a", "b", "c"], ["d", "e", "f"]] {
+        let agent = |owner: &str, file: &str| ask(owner).path(&format!("{first}/{file}")).agent(None);
+        world.hold(agent(first, "x"));
+        let given = world.hold(agent(giver, "y"));
+        world.queue(&agent(second, "x"));
+        world.queue(&agent(first, "y"));
+        let taker = agent(second, "y").claim().clone();
+        let request = HandOver {
+            from: given.claim.owner.clone(),
+            claims: vec![given.claim.targets().cloned().collect()],
+            to: taker.owner,
+            proof: taker.proof,
+            ttl: seconds(600),
+        };
+        let handed = world.decide(|overlay| lease::hand_over(overlay, &request)).0;
+        assert!(matches!(handed, HandedOver::Done(_)), "{handed:?}");
+    }
+    let waiters = |cycle: &Vec<Link>| cycle.iter().map(|link| link.waiter.to_string()).collect::<Vec<_>>();
+    let found: Vec<Vec<String>> = world.decide(cycles).0.iter().map(waiters).collect();
+    assert_eq!(found, [["worker:a", "worker:b"], ["worker:d", "worker:e"]]);
+}
+
+/// Invariant 8. The waiter just ahead can go on elsewhere, but the one before it is stuck.
+#[test]
+fn a_cycle_that_closes_over_an_earlier_place_in_line_is_refused() {
+    let mut world = World::new();
+    world.hold(ask("h").name("r").name("q"));
+    world.hold(ask("c").name("t"));
+    world.hold(ask("d").name("s"));
+    world.queue(&ask("a").name("r").name("s"));
+    world.queue(&ask("b").name("r"));
+    world.queue(&ask("b").name("q").of_process(20));
+    world.queue(&ask("d").name("t"));
+    let links = world.deadlock(&ask("c").name("r"));
+    let told: Vec<String> = links.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "worker:c waits for r of worker:a",
+            "worker:a waits for s of worker:d",
+            "worker:d waits for t of worker:c"
+        ]
+    );
 }

@@ -6,7 +6,7 @@ use lockkeeper_core::record::Claim;
 use super::*;
 
 /// A hook call of an agent, whose process is that of the first letter.
-fn call(owner: &str, paths: &[&str]) -> AgentCall {
+pub(super) fn call(owner: &str, paths: &[&str]) -> AgentCall {
     let claim = |path: &&str| {
         let one = ask(owner).path(path).agent(None).for_process(9).ttl(600).contract(Contract::Lease);
         Claim::clone(one.claim())
@@ -17,14 +17,15 @@ fn call(owner: &str, paths: &[&str]) -> AgentCall {
         checks: Vec::new(),
         ttl: seconds(600),
         stays: seconds(100),
+        unrenewed: Vec::new(),
     }
 }
 
-fn calls(world: &mut World, owner: &str, paths: &[&str]) -> lease::AgentAnswer {
+pub(super) fn calls(world: &mut World, owner: &str, paths: &[&str]) -> lease::AgentAnswer {
     world.decide(|overlay| lease::agent_call(overlay, &call(owner, paths))).0
 }
 
-fn holders(world: &World, path: &str) -> Vec<String> {
+pub(super) fn holders(world: &World, path: &str) -> Vec<String> {
     let holds = |lease: &&Lease| lease.claim.targets().any(|target| target.as_str() == path);
     world.records.leases().filter(holds).map(|lease| lease.claim.owner.to_string()).collect()
 }
@@ -71,6 +72,17 @@ fn agents_in_two_work_trees_do_not_exclude_each_other() {
     world.refused(ask("c").path("src/a.rs"));
 }
 
+/// Invariant 7. A waiter in another work tree stands for nobody in this one.
+#[test]
+fn nobody_overtakes_in_a_work_tree_past_a_waiter_of_another_one() {
+    let mut world = World::new();
+    world.hold(ask("h").path("y").path("z"));
+    let first = world.queue(&ask("a").path("x").path("y").agent(Some("1")));
+    world.queue(&ask("b").path("x").path("z").agent(Some("2")));
+    let blockers = world.refused(ask("c").path("x").agent(Some("1")));
+    assert_eq!(blockers[0].tickets.iter().map(|found| found.record.id).collect::<Vec<_>>(), [first.id]);
+}
+
 /// A lease in one work tree is not enough in another one.
 #[test]
 fn an_agent_in_two_work_trees_has_two_leases() {
@@ -90,6 +102,34 @@ fn slots_are_counted_within_a_family() {
     world.refused(ask("c:e").slots("gpu", 2).agent(None));
 }
 
+/// Invariant 7. Slots are counted in all work trees, a whole name is not.
+#[test]
+fn an_upgrade_from_a_slot_lets_in_who_waits_in_another_work_tree() {
+    for waits in [false, true] {
+        let mut world = World::new();
+        let slot = world.hold(ask("a").slots("gpu", 2).agent(Some("1")));
+        let other = waits.then(|| world.hold(ask("x").slots("gpu", 2)));
+        let elsewhere = world.queue(&ask("b").name("gpu").agent(Some("2")));
+        assert_eq!(matches!(world.upgrade(&slot), Outcome::Waiting(_)), waits);
+        if let Some(other) = other {
+            world.release(&other);
+        }
+        assert!(world.holds(&elsewhere));
+    }
+}
+
+/// Invariants 4 and 7. The dead waiter is found only while the sub-agent asks.
+#[test]
+fn a_sub_agent_may_take_what_its_parent_gets_by_the_death_of_a_waiter() {
+    let mut world = World::new();
+    world.hold(ask("a").path("y"));
+    world.queue(&ask("x").path("src/a.rs").path("y"));
+    assert!(calls(&mut world, "c", &["src/a.rs"]).denied[0].ticket.is_some());
+    world.kill("x");
+    world.hold(ask("c:d").path("src/a.rs").agent(None));
+    assert_eq!(holders(&world, "src/a.rs"), ["worker:c", "worker:c:d"]);
+}
+
 /// Invariant 7. Somebody who waits for the parent does not stop the parent's sub-agent.
 #[test]
 fn a_stranger_in_line_for_what_the_parent_holds_does_not_block_the_sub_agent() {
@@ -99,126 +139,13 @@ fn a_stranger_in_line_for_what_the_parent_holds_does_not_block_the_sub_agent() {
     world.hold(ask("c:d").path("src/a.rs").agent(None));
 }
 
-/// Invariant 6.
+/// Invariant 7. The grant of a whole name does not end the line for sub-agents of its holder.
 #[test]
-fn a_call_gets_all_files_or_none() {
+fn a_sub_agent_behind_its_parent_in_line_is_granted_with_it() {
     let mut world = World::new();
-    assert_eq!(calls(&mut world, "a", &["y"]).granted.len(), 1);
-    let denied = calls(&mut world, "b", &["x", "y", "z"]).denied;
-    assert_eq!(denied.len(), 1);
-    assert_eq!((holders(&world, "x"), holders(&world, "z")), (vec![], vec![]));
-    assert_eq!(calls(&mut world, "c", &["x", "z", "x"]).granted.len(), 2);
-}
-
-/// A denied call keeps its place, and its next call is told that its turn has come.
-#[test]
-fn a_denied_agent_stands_in_line() {
-    let mut world = World::new();
-    let _ = calls(&mut world, "a", &["x"]);
-    let first = calls(&mut world, "b", &["x"]).denied[0].ticket.clone().unwrap();
-    let _ = calls(&mut world, "c", &["x"]);
-    world.pass(60);
-    let again = calls(&mut world, "b", &["x"]).denied[0].ticket.clone().unwrap();
-    assert_eq!((first.id, first.rank), (again.id, again.rank));
-    world.pass(60);
-    world.decide(|overlay| lease::end_session(overlay, &"worker:a".parse().unwrap()));
-    assert_eq!(holders(&world, "x"), ["worker:b"], "the call of c has lapsed, that of b was renewed");
-    let next = calls(&mut world, "b", &["other"]);
-    assert_eq!(next.arrived.len(), 1);
-    world.pass(500);
-    assert!(calls(&mut world, "b", &[]).arrived.is_empty());
-    assert_eq!(holders(&world, "x"), ["worker:b"], "each call renews all");
-}
-
-/// Invariant 8. Two agents that were denied each other's files: the second one is told, and gets no place.
-#[test]
-fn two_denied_agents_do_not_wait_for_each_other() {
-    let mut world = World::new();
-    let _ = calls(&mut world, "a", &["x"]);
-    let _ = calls(&mut world, "b", &["y"]);
-    assert!(calls(&mut world, "a", &["y"]).denied[0].ticket.is_some());
-    let denial = calls(&mut world, "b", &["x"]).denied.remove(0);
-    assert!(denial.ticket.is_none() && denial.cycle.len() == 2);
-}
-
-/// Invariant 4. The process of an agent is the proof.
-#[test]
-fn the_death_of_the_process_frees_at_once() {
-    let mut world = World::new();
-    let _ = calls(&mut world, "a", &["x"]);
-    world.dead.insert(9);
-    let mut other = call("b", &["x"]);
-    other.claims[0].proof = ask("b").for_process(8).claim().proof.clone();
-    let (answer, _, _) = world.decide(|overlay| lease::agent_call(overlay, &other));
-    assert_eq!(answer.granted.len(), 1);
-}
-
-/// What a sub-agent holds goes up in one decision, so a waiter never slips in between.
-#[test]
-fn claims_of_a_stopped_sub_agent_go_up() {
-    let mut world = World::new();
-    let _ = calls(&mut world, "c", &["both"]);
-    let _ = calls(&mut world, "c:d", &["both", "own"]);
-    let _ = calls(&mut world, "c:d:e", &["deep"]);
-    let _ = calls(&mut world, "x", &["own"]);
-    world.decide(|overlay| lease::hand_up(overlay, &"worker:c:d".parse().unwrap()));
-    for path in ["both", "own", "deep"] {
-        assert_eq!(holders(&world, path), ["worker:c"], "{path}");
-    }
-    assert!(calls(&mut world, "c:e", &["own"]).denied.is_empty(), "the next sub-agent may go on with it");
-}
-
-/// While a sub-agent works, its parent waits for it and makes no calls.
-#[test]
-fn calls_of_a_sub_agent_renew_what_the_parent_holds() {
-    let mut world = World::new();
-    let _ = calls(&mut world, "c", &["x"]);
-    for _ in 0..4 {
-        world.pass(400);
-        let _ = calls(&mut world, "c:d", &["y"]);
-    }
-    assert_eq!(calls(&mut world, "b", &["x"]).denied.len(), 1);
-}
-
-/// The end of a turn lets go of what is done, and shortens the rest.
-#[test]
-fn a_resting_agent_keeps_uncommitted_work_for_a_while() {
-    let mut world = World::new();
-    let done = calls(&mut world, "a", &["clean", "dirty"]).granted.remove(0);
-    let owner = "worker:a".parse().unwrap();
-    world.decide(|overlay| lease::rest(overlay, &owner, &[done], seconds(60)));
-    assert_eq!((holders(&world, "clean"), holders(&world, "dirty").len()), (vec![], 1));
-    assert_eq!(calls(&mut world, "b", &["dirty"]).denied.len(), 1);
-    world.pass(61);
-    assert!(calls(&mut world, "b", &["dirty"]).denied.is_empty());
-    assert_eq!(holders(&world, "dirty"), ["worker:b"]);
-    assert!(
-        world.records.leases().all(|lease| lease.pickup_by.is_none()),
-        "it was picked up by the same call"
-    );
-}
-
-/// A lease that was renewed since it was looked at belongs to a new turn.
-#[test]
-fn a_turn_that_begins_while_the_last_one_ends_loses_nothing() {
-    let mut world = World::new();
-    let done = calls(&mut world, "a", &["x"]).granted;
-    world.pass(400);
-    let _ = calls(&mut world, "a", &["x"]);
-    world.decide(|overlay| lease::rest(overlay, &"worker:a".parse().unwrap(), &done, seconds(60)));
-    assert_eq!(holders(&world, "x"), ["worker:a"]);
-}
-
-/// A check denies what another holds, and claims nothing.
-#[test]
-fn a_sweep_over_a_folder_is_denied_and_claims_nothing() {
-    let mut world = World::new();
-    let _ = calls(&mut world, "a", &["src/x"]);
-    let mut sweep = call("b", &["src/**"]);
-    sweep.checks = std::mem::take(&mut sweep.claims);
-    let (answer, _, _) = world.decide(|overlay| lease::agent_call(overlay, &sweep));
-    assert!(answer.denied[0].ticket.is_none() && world.records.tickets().count() == 0);
-    world.decide(|overlay| lease::end_session(overlay, &"worker:a".parse().unwrap()));
-    let (answer, _, _) = world.decide(|overlay| lease::agent_call(overlay, &sweep));
-    assert!(answer.denied.is_empty() && world.records.leases().count() == 0);
+    let held = world.hold(ask("a").name("db"));
+    let parent = world.queue(&ask("c").name("db").agent(None));
+    let child = world.queue(&ask("c:d").name("db").agent(None));
+    world.release(&held);
+    assert!(world.holds(&parent) && world.holds(&child));
 }

@@ -18,19 +18,24 @@ fn calls(world: &mut World, owner: &str, paths: &[&str]) -> bool {
         checks: Vec::new(),
         ttl: seconds(600),
         stays: seconds(100),
+        unrenewed: Vec::new(),
     };
     world.decide(|overlay| lease::agent_call(overlay, &call)).0.denied.is_empty()
 }
 
 fn hands(world: &mut World, from: &str, paths: &[&str], to: &str) -> HandedOver {
-    let request = HandOver {
+    let request = request(from, paths, to);
+    world.decide(|overlay| lease::hand_over(overlay, &request)).0
+}
+
+fn request(from: &str, paths: &[&str], to: &str) -> HandOver {
+    HandOver {
         from: format!("worker:{from}").parse().unwrap(),
         claims: paths.iter().map(|path| claim(from, path).targets().cloned().collect()).collect(),
         to: format!("worker:{to}").parse().unwrap(),
         proof: claim(to, "x").proof,
         ttl: seconds(600),
-    };
-    world.decide(|overlay| lease::hand_over(overlay, &request)).0
+    }
 }
 
 fn holders(world: &World, path: &str) -> Vec<String> {
@@ -85,4 +90,51 @@ fn what_a_sub_agent_works_on_goes_to_nobody_else() {
     );
     assert!(matches!(hands(&mut world, "a", &["x"], "a:s"), HandedOver::Done(new) if new.is_empty()));
     assert_eq!(holders(&world, "x"), ["worker:a:s"]);
+}
+
+#[test]
+fn only_live_claims_of_agents_that_were_not_revoked_are_handed_over() {
+    let mut world = World::new();
+    world.hold(ask("a").path("by-hand"));
+    let revoked = world.hold(ask("a").path("revoked").agent(None));
+    world.decide(|overlay| lease::revoke(overlay, revoked.id));
+    world.hold(ask("a").path("dead").agent(None).for_process(90));
+    world.dead.insert(90);
+    for path in ["by-hand", "revoked", "dead"] {
+        let handed = hands(&mut world, "a", &[path], "c");
+        assert!(matches!(handed, HandedOver::NotHeld(_)), "{path}: {handed:?}");
+    }
+}
+
+#[test]
+fn a_claim_that_is_named_twice_is_handed_over_once() {
+    let mut world = World::new();
+    assert!(calls(&mut world, "a", &["x", "y"]));
+    assert!(matches!(hands(&mut world, "a", &["x", "y", "x"], "c"), HandedOver::Done(new) if new.len() == 2));
+    assert_eq!((holders(&world, "x").len(), holders(&world, "y").len()), (1, 1));
+}
+
+#[test]
+fn the_taker_vouches_for_what_it_gets_and_the_age_stays() {
+    let mut world = World::new();
+    let old = world.hold(ask("a").path("x").agent(None).ticket_name("mine"));
+    world.pass(10);
+    let request = HandOver { ttl: seconds(50), ..request("a", &["x"], "c") };
+    let handed = world.decide(|overlay| lease::hand_over(overlay, &request)).0;
+    let HandedOver::Done(new) = handed else { panic!("not handed over: {handed:?}") };
+    assert_eq!((&new[0].claim.proof, new[0].claim.ttl), (&request.proof, Some(request.ttl)));
+    assert_eq!((new[0].acquired_at, new[0].heartbeat_at), (old.acquired_at, world.now));
+    assert_eq!(new[0].claim.ticket, None);
+}
+
+#[test]
+fn the_taker_keeps_its_place_in_line_for_other_files() {
+    let mut world = World::new();
+    assert!(calls(&mut world, "a", &["x"]));
+    assert!(calls(&mut world, "b", &["y"]));
+    assert!(!calls(&mut world, "c", &["x", "y"]));
+    assert!(matches!(hands(&mut world, "a", &["x"], "c"), HandedOver::Done(_)));
+    let waits: Vec<String> =
+        world.records.tickets().map(|ticket| ticket.claim.resources[0].target.to_string()).collect();
+    assert_eq!(waits, ["y"]);
 }

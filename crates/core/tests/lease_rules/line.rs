@@ -1,5 +1,7 @@
 //! Rules of leases: who is next in line.
 
+use lockkeeper_core::records::Effect;
+
 use super::*;
 
 /// Invariant 7.
@@ -52,6 +54,17 @@ fn a_waiting_writer_is_not_starved_by_readers() {
     let late = world.queue(&ask("c").shared("db"));
     world.release(&reader);
     assert!(world.holds(&writer) && world.waits(&late));
+}
+
+/// Invariant 7.
+#[test]
+fn readers_in_line_are_granted_together_also_if_one_takes_more() {
+    let mut world = World::new();
+    let writer = world.hold(ask("a").name("db"));
+    let first = world.queue(&ask("b").shared("db").name("x"));
+    let second = world.queue(&ask("c").shared("db"));
+    world.release(&writer);
+    assert!(world.holds(&first) && world.holds(&second));
 }
 
 /// Invariant 7.
@@ -114,7 +127,8 @@ fn a_ticket_is_found_by_its_name_while_it_waits_and_when_it_holds() {
     let held = world.hold(ask("a").name("db"));
     let ticket = world.queue(&ask("b").name("db").ticket_name("mine"));
     let find = |world: &mut World| {
-        let found = world.decide(|overlay| lease::find_tickets(overlay, &"mine".parse().unwrap())).0;
+        let found =
+            world.decide(|overlay| lease::find_tickets(overlay, &"mine".parse().unwrap(), &named("b"))).0;
         found.into_iter().map(|(id, _)| id).collect::<Vec<_>>()
     };
     assert_eq!(find(&mut world), [ticket.id]);
@@ -190,7 +204,45 @@ fn a_shorter_stay_begins_when_it_is_asked_for() {
     let terms = WaitTerms { waker: Some(waker(2)), stays: seconds(10) };
     let (outcome, _, _) = world.decide(|overlay| lease::check_ticket(overlay, ticket.id, Some(terms)));
     assert!(matches!(outcome, Outcome::Waiting(_)));
-    world.pass(9);
+    for (seconds, waits) in [(10, true), (1, false)] {
+        world.pass(seconds);
+        world.decide(lease::clean_up);
+        assert_eq!(world.waits(&ticket), waits);
+    }
+}
+
+#[test]
+fn the_stay_begins_when_the_process_walks_away() {
+    let mut world = World::new();
+    world.hold(ask("a").name("db"));
+    let ticket = world.queue(&ask("b").name("db").for_process(20));
+    world.pass(90);
+    world.decide(|overlay| lease::detach(overlay, ticket.id));
+    world.pass(90);
     world.decide(lease::clean_up);
     assert!(world.waits(&ticket));
+}
+
+#[test]
+fn another_process_that_comes_for_the_ticket_is_woken() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db"));
+    let ticket = world.queue(&ask("b").name("db").for_process(20));
+    let terms = WaitTerms { waker: Some(waker(77)), stays: seconds(100) };
+    let (outcome, _, _) = world.decide(|overlay| lease::check_ticket(overlay, ticket.id, Some(terms)));
+    assert!(matches!(outcome, Outcome::Waiting(_)));
+    assert_eq!(world.release(&held), [Effect::Wake(waker(77))]);
+}
+
+/// Most looks write nothing.
+#[test]
+fn a_look_is_written_down_after_a_quarter_of_the_stay() {
+    let mut world = World::new();
+    world.hold(ask("a").name("db"));
+    let ticket = world.queue(&ask("b").name("db").for_process(20));
+    for (seconds, is_written) in [(25, false), (1, true)] {
+        world.pass(seconds);
+        assert!(matches!(world.check_ticket(&ticket), Outcome::Waiting(_)));
+        assert_eq!(world.records.ticket(ticket.id).unwrap().seen_at == world.now, is_written);
+    }
 }

@@ -2,12 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod agent_calls;
+mod calls;
 mod cycles;
 mod ends;
 mod families;
 mod hand_over;
 mod line;
 mod modes;
+mod permission;
+mod resume;
+mod sessions;
 #[path = "../support/story.rs"]
 mod story;
 mod together;
@@ -16,7 +21,7 @@ mod watching;
 mod world;
 
 use lockkeeper_core::id::Token;
-use lockkeeper_core::lease::{self, NotCurrent, Outcome, WaitTerms};
+use lockkeeper_core::lease::{self, Caller, NotCurrent, Outcome, WaitTerms};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::resource::{Mode, Target};
@@ -29,6 +34,11 @@ fn granted(outcome: Outcome) -> Lease {
         Outcome::Granted(grant) => grant.lease,
         other => panic!("not granted: {other:?}"),
     }
+}
+
+/// A caller that names this owner.
+fn named(owner: &str) -> Caller {
+    Caller { owner: Some(format!("worker:{owner}").parse().unwrap()), ..Caller::default() }
 }
 
 fn db() -> Target {

@@ -43,6 +43,34 @@ fn an_upgrade_goes_before_everybody_who_waits() {
 }
 
 #[test]
+fn the_ttl_begins_again_with_the_upgrade_whether_it_waited_or_not() {
+    for waits in [false, true] {
+        let mut world = World::new();
+        let reader = world.hold(ask("a").shared("db").ttl(100));
+        let other = waits.then(|| world.hold(ask("b").shared("db")));
+        world.pass(60);
+        assert_eq!(matches!(world.upgrade(&reader), Outcome::Waiting(_)), waits);
+        if let Some(other) = other {
+            world.pass(20);
+            world.release(&other);
+        }
+        let writer = world.records.lease(reader.id).unwrap();
+        assert_eq!(writer.expires_at(), Some(world.now.after(seconds(100).get())));
+        assert_eq!(writer.acquired_at, reader.acquired_at);
+    }
+}
+
+#[test]
+fn the_ticket_name_finds_the_lease_and_not_its_upgrade() {
+    let mut world = World::new();
+    let reader = world.hold(ask("a").shared("db").ticket_name("mine"));
+    world.hold(ask("b").shared("db"));
+    assert!(matches!(world.upgrade(&reader), Outcome::Waiting(_)));
+    let found = world.decide(|overlay| lease::find_tickets(overlay, &"mine".parse().unwrap(), &named("a"))).0;
+    assert_eq!(found.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [reader.id]);
+}
+
+#[test]
 fn asking_twice_for_an_upgrade_is_one_ticket_and_one_new_token() {
     let mut world = World::new();
     let reader = world.hold(ask("a").shared("db"));
@@ -86,22 +114,32 @@ fn a_lease_that_is_lost_takes_its_upgrade_out_of_the_line() {
 #[test]
 fn a_downgrade_lets_readers_in_and_keeps_the_token() {
     let mut world = World::new();
-    let writer = world.hold(ask("a").name("db"));
+    let writer = world.hold(ask("a").name("db").ttl(100));
     let reader = world.queue(&ask("b").shared("db"));
     let later = world.queue(&ask("c").name("db"));
+    world.pass(60);
     let weaker = world.decide(|overlay| lease::downgrade(overlay, writer.id, Some(writer.token))).0.unwrap();
     assert_eq!(weaker.token, writer.token);
+    assert_eq!(weaker.expires_at(), Some(world.now.after(seconds(100).get())));
     assert!(world.holds(&reader) && world.waits(&later));
 }
 
 #[test]
 fn coming_for_a_lease_to_change_it_is_picking_it_up() {
-    let mut world = World::new();
-    let held = world.hold(ask("a").name("db"));
-    let away = world.queue(&ask("b").name("db").for_process(20));
-    world.decide(|overlay| lease::detach(overlay, away.id));
-    world.release(&held);
-    assert!(world.decide(|overlay| lease::downgrade(overlay, away.id, None)).0.is_ok());
-    world.pass(101);
-    world.refused(ask("c").name("db"));
+    let downgrade =
+        |world: &mut World, id| world.decide(|overlay| lease::downgrade(overlay, id, None)).0.is_ok();
+    let renew =
+        |world: &mut World, id| world.decide(|overlay| lease::renew(overlay, id, None, None)).0.is_ok();
+    let upgrade =
+        |world: &mut World, id| world.decide(|overlay| lease::upgrade(overlay, id, None, None)).0.is_ok();
+    for come in [downgrade, renew, upgrade] {
+        let mut world = World::new();
+        let held = world.hold(ask("a").name("db"));
+        let away = world.queue(&ask("b").shared("db").for_process(20));
+        world.decide(|overlay| lease::detach(overlay, away.id));
+        world.release(&held);
+        assert!(come(&mut world, away.id));
+        world.pass(101);
+        world.refused(ask("c").name("db"));
+    }
 }

@@ -104,6 +104,16 @@ fn an_owner_is_never_in_its_own_way() {
 }
 
 #[test]
+fn joining_a_lease_renews_it() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db").by_time(10));
+    world.pass(9);
+    assert_eq!(world.hold(ask("a").name("db").join()).id, held.id);
+    world.pass(9);
+    world.refused(ask("b").name("db"));
+}
+
+#[test]
 fn a_weaker_lease_is_not_joined() {
     let mut world = World::new();
     let reader = world.hold(ask("a").shared("db"));

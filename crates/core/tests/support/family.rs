@@ -47,6 +47,7 @@ impl Trial {
             checks: Vec::new(),
             ttl: seconds(40),
             stays: seconds(STAYS),
+            unrenewed: Vec::new(),
         };
         let had_cycle = self.model.has_cycle();
         let (answer, effects, _) = self.world.decide(|overlay| lease::agent_call(overlay, &call));

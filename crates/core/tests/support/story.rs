@@ -83,6 +83,13 @@ impl Ask {
         self.ttl(ttl)
     }
 
+    /// A process on another machine, which keeps a session of 30 seconds.
+    pub fn elsewhere(mut self) -> Self {
+        self.0.claim.proof.origin.host = "there".to_owned();
+        self.0.claim.proof.origin.session = Some(seconds(30));
+        self
+    }
+
     pub fn ttl(mut self, ttl: u64) -> Self {
         self.0.claim.ttl = Some(seconds(ttl));
         self

@@ -25,6 +25,8 @@ pub struct World {
     pub dead: BTreeSet<u32>,
     /// A process that dies once the probe has looked at it this many times, also in the middle of a decision.
     pub dying: Option<(u32, usize)>,
+    /// How often decisions have read records.
+    pub reads: usize,
 }
 
 impl World {
@@ -35,6 +37,7 @@ impl World {
             last_number: 0,
             dead: BTreeSet::new(),
             dying: None,
+            reads: 0,
         }
     }
 
@@ -43,8 +46,8 @@ impl World {
         &mut self,
         decision: impl FnOnce(&mut Overlay<'_, Infallible>) -> Result<T, Infallible>,
     ) -> (T, Vec<Effect>, Vec<Reaped>) {
-        let Self { records, now, last_number, dead, dying } = self;
-        let mut snapshot = Snapshot { records, now: *now, last_number };
+        let Self { records, now, last_number, dead, dying, reads } = self;
+        let mut snapshot = Snapshot { records, now: *now, last_number, reads };
         let processes = Processes { dead: RefCell::new(dead), dying: RefCell::new(dying) };
         let mut overlay = Overlay::new(&mut snapshot, &processes);
         let Ok(outcome) = decision(&mut overlay);
@@ -60,6 +63,7 @@ struct Snapshot<'w> {
     records: &'w InMemoryRecords,
     now: Moment,
     last_number: &'w mut u64,
+    reads: &'w mut usize,
 }
 
 impl Records<Infallible> for Snapshot<'_> {
@@ -73,18 +77,22 @@ impl Records<Infallible> for Snapshot<'_> {
     }
 
     fn lease(&mut self, id: LeaseId) -> Result<Option<Lease>, Infallible> {
+        *self.reads += 1;
         Ok(self.records.lease(id).cloned())
     }
 
     fn leases(&mut self, range: &KeyRange) -> Result<Vec<Lease>, Infallible> {
+        *self.reads += 1;
         Ok(self.records.leases_in(range))
     }
 
     fn ticket(&mut self, id: LeaseId) -> Result<Option<Ticket>, Infallible> {
+        *self.reads += 1;
         Ok(self.records.ticket(id).cloned())
     }
 
     fn tickets(&mut self, range: &KeyRange, scan: Scan, limit: usize) -> Result<Vec<Ticket>, Infallible> {
+        *self.reads += 1;
         Ok(self.records.tickets_in(range, scan, limit))
     }
 
@@ -110,6 +118,9 @@ impl LivenessProbe for Processes<'_> {
             Some((pid, looks)) if looked_at == Some(*pid) => *looks -= 1,
             Some(_) | None => {}
         }
+        if proof.origin.host != "here" {
+            return Observation::OtherHost;
+        }
         let is_dead = looked_at.is_some_and(|pid| dead.contains(&pid));
         match proof.voucher {
             Voucher::KernelLock { .. } => {
@@ -129,7 +140,12 @@ pub fn claim(owner: &str, voucher: Voucher, resources: Vec<Resource>) -> Claim {
         owner: format!("worker:{owner}").parse().expect("an owner"),
         resources,
         proof: Proof {
-            origin: Origin { host: "here".to_owned(), boot: "now".to_owned(), pid_namespace: 1 },
+            origin: Origin {
+                host: "here".to_owned(),
+                boot: "now".to_owned(),
+                pid_namespace: 1,
+                session: None,
+            },
             voucher,
         },
         contract: Contract::Strict,

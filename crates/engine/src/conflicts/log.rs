@@ -90,24 +90,48 @@ fn is_torn(file: &mut File) -> io::Result<bool> {
 fn sum(reader: &mut impl BufRead) -> io::Result<Summary> {
     let mut summary = Summary::default();
     let mut piece = Vec::new();
+    // The lines so far of an object that is spread over several lines.
+    let mut object: Option<Vec<u8>> = None;
     loop {
         piece.clear();
         let read = reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut piece)?;
         if read == 0 {
+            summary.bad_lines += lines_in(object.as_deref());
             return Ok(summary);
         }
         let whole = piece.ends_with(b"\n");
         if !whole && read == MAX_LINE {
             skip_line(reader)?;
-            summary.bad_lines += 1;
+            summary.bad_lines += 1 + lines_in(object.take().as_deref());
             continue;
         }
-        match serde_json::from_slice(&piece) {
-            Ok(line) => summary.add(line),
-            Err(_) if piece.trim_ascii().is_empty() => {}
-            Err(_) => summary.bad_lines += 1,
+        // A whole line ends what was torn before it.
+        if let Ok(line) = serde_json::from_slice(&piece) {
+            summary.add(line);
+            summary.bad_lines += lines_in(object.take().as_deref());
+            continue;
         }
+        if object.is_none() && !piece.trim_ascii().starts_with(b"{") {
+            summary.bad_lines += usize::from(!piece.trim_ascii().is_empty());
+            continue;
+        }
+        let begun = object.get_or_insert_default();
+        begun.extend_from_slice(&piece);
+        let parsed = serde_json::from_slice(begun);
+        let is_unfinished = parsed.as_ref().is_err_and(|error: &serde_json::Error| error.is_eof());
+        match parsed {
+            Ok(line) => summary.add(line),
+            Err(_) if is_unfinished && begun.len() <= MAX_LINE => continue,
+            Err(_) => summary.bad_lines += lines_in(Some(begun)),
+        }
+        object = None;
     }
+}
+
+/// How many lines with something in them there are.
+fn lines_in(text: Option<&[u8]>) -> usize {
+    let lines = text.unwrap_or_default().split(|byte| *byte == b'\n');
+    lines.filter(|line| !line.trim_ascii().is_empty()).count()
 }
 
 /// Skips the rest of a line without keeping it in memory.
@@ -166,5 +190,15 @@ mod tests {
         .concat();
         let summary = sum(&mut text.as_slice()).unwrap();
         assert_eq!((summary.lines, summary.bad_lines), (2, 4));
+    }
+
+    /// Requirement 135. The shell scripts print each object over several lines.
+    #[test]
+    fn objects_over_several_lines_are_read() {
+        let pretty = serde_json::to_string_pretty(&line("b")).unwrap();
+        let good = serde_json::to_string(&line("c")).unwrap();
+        let text = format!("{pretty}\n{pretty}\n{{\n  \"group1\": \"torn\n{good}\n{pretty}\nnoise\n{{\n");
+        let summary = sum(&mut text.as_bytes()).unwrap();
+        assert_eq!((summary.lines, summary.bad_lines), (4, 4));
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use lockkeeper_core::alert::{Counts, Limits, raise};
 use lockkeeper_core::id::Owner;
-use lockkeeper_formats::group::Liveness;
 use lockkeeper_store::StoreError;
 
 use super::Context;
 use super::finding::{Finding, Status};
+use crate::foreign_locks::{ForeignLocks, ForeignPlaces};
 use crate::{Engine, Listing};
 
 pub(super) fn check(context: &Context<'_>) -> Finding {
@@ -26,17 +26,12 @@ fn count(context: &Context<'_>) -> Counts {
     let leases = context.engine().map(|engine| count_leases(engine, &engine.listing()?));
     let mut counts = leases.and_then(Result::ok).unwrap_or_default();
     counts.downgrades = context.inputs.downgrades;
-    if let Ok(survey) = context.survey() {
-        let lines = survey.groups.iter().flat_map(|group| &group.findings);
-        counts.orphans += lines.filter(|line| line.liveness == Liveness::Dead).count();
-        counts.deadlocks += survey.cycles().len();
-    }
-    let tasks = context.tasks().unwrap_or_default().iter();
-    counts.orphans +=
-        tasks.filter(|(_, found)| found.as_ref().is_ok_and(|one| one.verdict.is_stale())).count();
-    let requests = context.requests().unwrap_or_default().iter();
-    counts.orphans +=
-        requests.filter(|(_, found)| found.as_ref().is_ok_and(|one| one.verdict.is_stale())).count();
+    let places = ForeignPlaces {
+        root: &context.inputs.location.root,
+        swarm: context.inputs.swarm,
+        groups: context.inputs.groups,
+    };
+    ForeignLocks::look(places, context.inputs.now).add_to(&mut counts);
     counts
 }
 

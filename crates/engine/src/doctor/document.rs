@@ -1,7 +1,7 @@
 //! JSON document of a diagnosis, with the machine and the folders that were examined.
 
 use lockkeeper_platform::volume::Volume;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::{Check, Context, Diagnosis, Opened, Pass, Recovered, Status};
 use crate::location::LocationSource;
@@ -10,95 +10,185 @@ use crate::views::AlertView;
 /// The version of the document.
 const VERSION: &str = "1.0";
 
+/// A diagnosis. The command line, the HTTP API and the page all show this document.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Diagnosis))]
+pub struct DiagnosisView {
+    /// The version of the document.
+    pub version: &'static str,
+    /// `quick` or `full`.
+    pub mode: &'static str,
+    /// How the checks ended.
+    pub summary: SummaryView,
+    /// Every check, in the order in which they ran.
+    pub checks: Vec<CheckView>,
+    /// Counts that are above their limits.
+    pub alerts: Vec<AlertView>,
+    /// The machine and the folders that were examined.
+    pub environment: Environment,
+}
+
+/// How the checks ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = DiagnosisSummary))]
+pub struct SummaryView {
+    /// The worst of all: `PASS`, `WARN` or `FAIL`.
+    pub status: &'static str,
+    /// How many failed.
+    pub fail_count: usize,
+    /// How many warned.
+    pub warn_count: usize,
+    /// How many stale locks and lost runs the full pass removed.
+    pub recovered_count: usize,
+}
+
+/// One check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Check))]
+pub struct CheckView {
+    /// Its id.
+    pub id: String,
+    /// What it is about.
+    pub title: String,
+    /// `PASS`, `WARN` or `FAIL`.
+    pub status: &'static str,
+    /// What was found.
+    pub detail: String,
+    /// What to do about it.
+    pub fix: Option<String>,
+    /// What the full pass removed.
+    pub recovered: Vec<RecoveredView>,
+}
+
+/// A stale lock that the full pass removed, or a lost run that it ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Recovered))]
+pub struct RecoveredView {
+    /// A stable code.
+    pub reason_code: &'static str,
+    /// `lease`, `swarm`, `group`, `aiflow`, `leftover` or `run`.
+    pub format: &'static str,
+    /// The lock or the run, in words.
+    pub what: String,
+    /// Why it was stale.
+    pub why: String,
+}
+
 /// The machine and the folders that were examined.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ExaminedEnvironment))]
 pub struct Environment {
-    fields: Vec<(&'static str, Value)>,
+    /// The version of Lockkeeper.
+    pub lockkeeper: &'static str,
+    /// The operating system.
+    pub system: String,
+    /// Its release.
+    pub release: String,
+    /// The architecture.
+    pub machine: String,
+    /// The name of the machine.
+    pub host: String,
+    /// The number of the user.
+    pub user: u32,
+    /// The pid namespace; null without a store.
+    pub pid_namespace: Option<u64>,
+    /// When it was examined.
+    pub time: String,
+    /// The state folder.
+    pub state: String,
+    /// Why it is that one.
+    pub state_because: &'static str,
+    /// The root of the project.
+    pub root: String,
+    /// The engine of the store; null if there is none.
+    pub store: Option<String>,
+    /// The file system of the state folder.
+    pub file_system: Option<&'static str>,
+    /// The folder of group locks.
+    pub lock_dir: String,
+    /// The folder of the swarm.
+    pub ai_swarm_dir: String,
 }
 
 impl Environment {
     pub(super) fn of(context: &Context<'_>) -> Self {
         let system = rustix::system::uname();
-        let text = |text: &std::ffi::CStr| Value::from(text.to_string_lossy().into_owned());
-        let path = |path: &std::path::Path| Value::from(path.to_string_lossy().into_owned());
-        let because = match context.inputs.location.source {
+        let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        let path = |path: &std::path::Path| path.to_string_lossy().into_owned();
+        let state_because = match context.inputs.location.source {
             LocationSource::Named => "named",
             LocationSource::Git => "inside the git folder",
             LocationSource::Found => "found here or above",
             LocationSource::Here => "would be made here",
         };
-        let engine = match &context.inputs.store {
+        let store = match &context.inputs.store {
             Opened::Open(engine) => engine.store().examine(false).map(|found| found.engine).ok(),
             Opened::Absent | Opened::Refused { .. } => None,
         };
         let origin = context.engine().map(|engine| engine.probe().origin());
         let volume = Volume::of(context.existing_folder()).ok();
-        let fields = vec![
-            ("lockkeeper", env!("CARGO_PKG_VERSION").into()),
-            ("system", text(system.sysname())),
-            ("release", text(system.release())),
-            ("machine", text(system.machine())),
-            ("host", text(system.nodename())),
-            ("user", rustix::process::geteuid().as_raw().into()),
-            ("pid_namespace", origin.map(|origin| origin.pid_namespace).into()),
-            ("time", context.inputs.now.to_string().into()),
-            ("state", path(&context.inputs.location.state)),
-            ("state_because", because.into()),
-            ("root", path(&context.inputs.location.root)),
-            ("store", engine.into()),
-            ("file_system", volume.and_then(|volume| volume.kind).into()),
-            ("lock_dir", path(context.inputs.groups.first())),
-            ("ai_swarm_dir", path(context.inputs.swarm.dir())),
-        ];
-        Self { fields }
-    }
-
-    /// One JSON object.
-    pub fn to_json(&self) -> Value {
-        Value::Object(self.fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect())
+        Self {
+            lockkeeper: env!("CARGO_PKG_VERSION"),
+            system: text(system.sysname()),
+            release: text(system.release()),
+            machine: text(system.machine()),
+            host: text(system.nodename()),
+            user: rustix::process::geteuid().as_raw(),
+            pid_namespace: origin.map(|origin| origin.pid_namespace),
+            time: context.inputs.now.to_string(),
+            state: path(&context.inputs.location.state),
+            state_because,
+            root: path(&context.inputs.location.root),
+            store,
+            file_system: volume.and_then(|volume| volume.kind),
+            lock_dir: path(context.inputs.groups.first()),
+            ai_swarm_dir: path(context.inputs.swarm.dir()),
+        }
     }
 }
 
 impl Diagnosis {
-    /// The JSON document. The command line, the HTTP API and the page all show this one.
-    pub fn to_json(&self) -> Value {
-        let mode = match self.pass {
-            Pass::Quick => "quick",
-            Pass::Full => "full",
-        };
-        json!({
-            "version": VERSION,
-            "mode": mode,
-            "summary": {
-                "status": self.status().word(),
-                "fail_count": self.count(Status::Fail),
-                "warn_count": self.count(Status::Warn),
-                "recovered_count": self.recovered().count(),
+    /// The document.
+    pub fn view(&self) -> DiagnosisView {
+        DiagnosisView {
+            version: VERSION,
+            mode: match self.pass {
+                Pass::Quick => "quick",
+                Pass::Full => "full",
             },
-            "checks": self.checks.iter().map(Check::to_json).collect::<Vec<_>>(),
-            "alerts": self.alerts.iter().map(AlertView::new).collect::<Vec<_>>(),
-            "environment": self.environment.to_json(),
-        })
+            summary: SummaryView {
+                status: self.status().word(),
+                fail_count: self.count(Status::Fail),
+                warn_count: self.count(Status::Warn),
+                recovered_count: self.recovered().count(),
+            },
+            checks: self.checks.iter().map(Check::view).collect(),
+            alerts: self.alerts.iter().map(AlertView::new).collect(),
+            environment: self.environment.clone(),
+        }
     }
 }
 
 impl Check {
-    /// One entry of the document.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "id": self.id,
-            "title": self.title,
-            "status": self.status.word(),
-            "detail": self.detail,
-            "fix": self.fix,
-            "recovered": self.recovered.iter().map(Recovered::to_json).collect::<Vec<_>>(),
-        })
+    fn view(&self) -> CheckView {
+        CheckView {
+            id: self.id.to_string(),
+            title: self.title.to_string(),
+            status: self.status.word(),
+            detail: self.detail.clone(),
+            fix: self.fix.clone(),
+            recovered: self.recovered.iter().map(Recovered::view).collect(),
+        }
     }
 }
 
 impl Recovered {
-    /// One entry of `recovered`.
-    pub fn to_json(&self) -> Value {
-        json!({ "reason_code": self.reason_code(), "format": self.format, "what": self.what, "why": self.why })
+    fn view(&self) -> RecoveredView {
+        RecoveredView {
+            reason_code: self.reason_code(),
+            format: self.format,
+            what: self.what.clone(),
+            why: self.why.clone(),
+        }
     }
 }

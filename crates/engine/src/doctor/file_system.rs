@@ -7,13 +7,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use lockkeeper_formats::sprint::{LOCK_FILE_NAME, is_ignored};
-use lockkeeper_platform::access::is_shared;
+use lockkeeper_platform::access::{is_for_group, is_shared};
 use lockkeeper_platform::volume::Volume;
 use rustix::fs::{Access, access};
 
 use super::Context;
-use super::finding::{Finding, Status, first_few};
+use super::finding::{Finding, Status};
 use crate::location::LocationSource;
+use crate::messages::{Sentence, said};
 
 /// With less free space than this, writes may fail: FAIL.
 const LEAST_BYTES: u64 = 1024 * 1024;
@@ -22,7 +23,8 @@ const LEAST_FILES: u64 = 16;
 const LOW_BYTES: u64 = 100 * LEAST_BYTES;
 const LOW_FILES: u64 = 1_000;
 
-const ELSEWHERE: &str = "choose a local folder with --dir or LOCKKEEPER_DIR";
+/// Choose another folder.
+const ELSEWHERE: Sentence = said("fix.elsewhere");
 
 pub(super) fn state_folder(context: &Context<'_>) -> Finding {
     let folder = &context.inputs.location.state;
@@ -30,19 +32,18 @@ pub(super) fn state_folder(context: &Context<'_>) -> Finding {
     let facts = match fs::metadata(folder) {
         Ok(facts) => facts,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return not_created_yet(context),
-        Err(error) => return Finding::fail(format!("cannot read {shown}: {error}"), ELSEWHERE),
+        Err(error) => return Finding::fail(unreadable(folder, &error), ELSEWHERE),
     };
     if !facts.is_dir() {
-        return Finding::fail(
-            format!("{shown} is not a folder"),
-            "move it away, or choose another with --dir",
-        );
+        return Finding::fail(said("seen.not_a_folder").with("path", &shown), said("fix.move_away"));
     }
     let (owner, own) = (facts.uid(), rustix::process::geteuid().as_raw());
     if access(folder, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_err() {
-        let whose = if owner == own { "us".to_owned() } else { format!("user {owner}") };
-        let fix = format!("give this user access to it, or {ELSEWHERE}");
-        return Finding::fail(format!("{shown} belongs to {whose} and is not writable"), fix);
+        let detail = match owner == own {
+            true => said("seen.not_writable").with("path", &shown),
+            false => said("seen.not_writable_of").with("path", &shown).with("user", owner),
+        };
+        return Finding::fail(detail, said("fix.give_access"));
     }
     let is_shared = is_shared(&facts);
     let mut finding = Finding::pass(match (is_shared, owner == own) {
@@ -52,18 +53,34 @@ pub(super) fn state_folder(context: &Context<'_>) -> Finding {
         (false, false) => format!("{shown}, for user {owner} only"),
     });
     if owner != own && own != 0 && !is_shared {
-        let detail = format!(
-            "{shown} belongs to user {owner}, and this process is user {own}: that user cannot use files that it creates there"
+        let detail = said("seen.other_owner").with("path", &shown).with("owner", owner).with("user", own);
+        finding = finding.and(Status::Warn, detail, said("fix.run_as_owner"));
+    }
+    if let Ok(around) = fs::metadata(folder.join(".."))
+        && !is_shared
+        && is_for_group(&folder.join(".."))
+    {
+        let group = around.gid();
+        let detail = said("seen.not_shared").with("path", &shown).with("group", group);
+        // The token of a server lets its reader run commands as the owner, so it stays private.
+        let fix = format!(
+            "chgrp -R {group} {shown}; find {shown} -type d -exec chmod 2770 {{}} +; \
+             find {shown} -type f ! -name '*.token' -exec chmod 660 {{}} +"
         );
-        finding = finding.and(Status::Warn, detail, "run lockkeeper as the user who owns the folder");
+        finding = finding.and(Status::Warn, detail, Sentence::Literal(fix));
     }
     let mode = facts.mode() & 0o777;
     let (too_much, right_mode) = if is_shared { (0o007, "2770") } else { (0o077, "700") };
     if mode & too_much != 0 {
-        let detail = format!("{shown} has mode {mode:03o}: other users may read or write it");
-        finding = finding.and(Status::Warn, detail, format!("chmod {right_mode} {shown}"));
+        let detail = said("seen.open_to_others").with("path", &shown).with("mode", format!("{mode:03o}"));
+        let fix = Sentence::Literal(format!("chmod {right_mode} {shown}"));
+        finding = finding.and(Status::Warn, detail, fix);
     }
     finding
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Sentence {
+    said("seen.unreadable").with("path", path.display()).with("error", error)
 }
 
 /// The state folder does not exist: checks whether it can be created.
@@ -72,8 +89,7 @@ fn not_created_yet(context: &Context<'_>) -> Finding {
     if access(parent, Access::WRITE_OK | Access::EXEC_OK).is_ok() {
         Finding::pass(format!("the first lease will create {shown}"))
     } else {
-        let detail =
-            format!("{shown} does not exist and cannot be created: {} is not writable", parent.display());
+        let detail = said("seen.cannot_create").with("path", &shown).with("parent", parent.display());
         Finding::fail(detail, ELSEWHERE)
     }
 }
@@ -83,14 +99,14 @@ pub(super) fn file_system(context: &Context<'_>) -> Finding {
     let shown = folder.display();
     let volume = match Volume::of(folder) {
         Ok(volume) => volume,
-        Err(error) => return Finding::fail(format!("cannot read {shown}: {error}"), ELSEWHERE),
+        Err(error) => return Finding::fail(unreadable(folder, &error), ELSEWHERE),
     };
     if let Some(network) = volume.network {
-        return Finding::fail(format!("{shown} is on {network}, whose locks are not reliable"), ELSEWHERE);
+        let detail = said("seen.network").with("path", &shown).with("network", network);
+        return Finding::fail(detail, ELSEWHERE);
     }
     if volume.read_only {
-        let fix = format!("make it writable, or {ELSEWHERE}");
-        return Finding::fail(format!("{shown} is on a file system that is mounted read-only"), fix);
+        return Finding::fail(said("seen.read_only").with("path", &shown), said("fix.make_writable"));
     }
     Finding::pass(format!("{shown} is on {}", volume.kind.unwrap_or("a local file system")))
 }
@@ -104,21 +120,24 @@ pub(super) fn free_space(context: &Context<'_>) -> Finding {
             continue;
         }
         if let Some((status, detail)) = low_space(&folder, &volume) {
-            finding = finding.and(status, detail, format!("free some space below {}", folder.display()));
+            finding = finding.and(status, detail, said("fix.free_space").with("path", folder.display()));
         }
     }
     finding
 }
 
-fn low_space(folder: &Path, volume: &Volume) -> Option<(Status, String)> {
+fn low_space(folder: &Path, volume: &Volume) -> Option<(Status, Sentence)> {
     let (bytes, files) = (volume.free_bytes, volume.free_files.unwrap_or(u64::MAX));
     let status = match () {
         () if bytes < LEAST_BYTES || files < LEAST_FILES => Status::Fail,
         () if bytes < LOW_BYTES || files < LOW_FILES => Status::Warn,
         () => return None,
     };
-    let files = volume.free_files.map_or_else(String::new, |files| format!(" and {files} files"));
-    Some((status, format!("{} has only {} KiB{files} free", folder.display(), bytes / 1024)))
+    let detail = match volume.free_files {
+        Some(files) => said("seen.low_space_files").with("files", files),
+        None => said("seen.low_space"),
+    };
+    Some((status, detail.with("path", folder.display()).with("kib", bytes / 1024)))
 }
 
 pub(super) fn git(context: &Context<'_>) -> Finding {
@@ -131,10 +150,9 @@ pub(super) fn git(context: &Context<'_>) -> Finding {
             Finding::pass(format!("{root} is a repository; all its work trees share the locks"))
         }
         LocationSource::Named if in_repository => Finding::pass(format!("{root} is a repository")),
-        LocationSource::Found | LocationSource::Here if in_repository => Finding::warn(
-            format!("a .git above {root} leads to no repository"),
-            "repair it (`git worktree repair`, `git init`): its work trees do not share locks now",
-        ),
+        LocationSource::Found | LocationSource::Here if in_repository => {
+            Finding::warn(said("seen.no_repository").with("root", &root), said("fix.repair_git"))
+        }
         LocationSource::Named | LocationSource::Found | LocationSource::Here => {
             Finding::pass("no repository here: the locks belong to the folder")
         }
@@ -143,8 +161,9 @@ pub(super) fn git(context: &Context<'_>) -> Finding {
     if tracked.is_empty() {
         return finding;
     }
-    let list = first_few(tracked.into_iter(), ", ");
-    finding.and(Status::Warn, format!("git would track {list}"), format!("add to {root}/.gitignore: {list}"))
+    let list = || tracked.iter().cloned().map(Sentence::Literal);
+    let fix = said("fix.gitignore").with("file", format!("{root}/.gitignore")).with_list("list", list());
+    finding.and(Status::Warn, said("seen.tracked").with_list("list", list()), fix)
 }
 
 /// The existing files of Lockkeeper that git does not ignore.

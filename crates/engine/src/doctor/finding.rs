@@ -6,6 +6,8 @@ use lockkeeper_core::alert::Alert;
 use lockkeeper_core::run::Reason;
 use lockkeeper_formats::aiflow;
 
+use crate::messages::{Phrases, Sentence};
+
 /// A list names this many items and counts the others.
 const MOST_NAMED: usize = 5;
 
@@ -70,6 +72,10 @@ pub struct Check {
     pub detail: String,
     /// How to fix it; none when the check passes.
     pub fix: Option<String>,
+    /// The problems, in no language yet.
+    pub problems: Vec<Sentence>,
+    /// How to fix them, in no language yet.
+    pub fixes: Vec<Sentence>,
     /// What the full pass recovered.
     pub recovered: Vec<Recovered>,
 }
@@ -78,8 +84,10 @@ pub struct Check {
 #[derive(Debug)]
 pub(super) struct Finding {
     status: Status,
-    detail: Vec<String>,
-    fixes: Vec<String>,
+    /// What a check that passes observed.
+    observed: String,
+    problems: Vec<Sentence>,
+    fixes: Vec<Sentence>,
     recovered: Vec<Recovered>,
     pub(super) alerts: Vec<Alert>,
 }
@@ -87,31 +95,39 @@ pub(super) struct Finding {
 impl Finding {
     /// No problem, until [`Finding::and`] adds one.
     pub(super) fn pass(detail: impl Into<String>) -> Self {
-        let detail = vec![detail.into()];
-        Self { status: Status::Pass, detail, fixes: Vec::new(), recovered: Vec::new(), alerts: Vec::new() }
+        Self {
+            status: Status::Pass,
+            observed: detail.into(),
+            problems: Vec::new(),
+            fixes: Vec::new(),
+            recovered: Vec::new(),
+            alerts: Vec::new(),
+        }
     }
 
     /// One problem: something needs attention.
-    pub(super) fn warn(detail: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub(super) fn warn(detail: impl Into<Sentence>, fix: impl Into<Sentence>) -> Self {
         Self::pass("").and(Status::Warn, detail, fix)
     }
 
     /// One problem: locks cannot be relied on.
-    pub(super) fn fail(detail: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub(super) fn fail(detail: impl Into<Sentence>, fix: impl Into<Sentence>) -> Self {
         Self::pass("").and(Status::Fail, detail, fix)
     }
 
     /// Adds a problem. The worst status wins. The first problem replaces the text of the passed check, and equal texts
     /// are kept once.
     #[must_use]
-    pub(super) fn and(mut self, status: Status, detail: impl Into<String>, fix: impl Into<String>) -> Self {
-        if self.status == Status::Pass {
-            self.detail.clear();
-        }
+    pub(super) fn and(
+        mut self,
+        status: Status,
+        detail: impl Into<Sentence>,
+        fix: impl Into<Sentence>,
+    ) -> Self {
         self.status = self.status.max(status);
-        for (list, text) in [(&mut self.detail, detail.into()), (&mut self.fixes, fix.into())] {
-            if !list.contains(&text) {
-                list.push(text);
+        for (list, sentence) in [(&mut self.problems, detail.into()), (&mut self.fixes, fix.into())] {
+            if !list.contains(&sentence) {
+                list.push(sentence);
             }
         }
         self
@@ -131,10 +147,13 @@ impl Finding {
         self
     }
 
-    pub(super) fn into_check(self, id: &'static str, title: &'static str) -> Check {
-        let detail = first_few(self.detail.into_iter(), "; ");
-        let fix = Some(first_few(self.fixes.into_iter(), "; ")).filter(|fix| !fix.is_empty());
-        Check { id, title, status: self.status, detail, fix, recovered: self.recovered }
+    /// Names the check. Reports and JSON have the sentences in English.
+    pub(super) fn into_check(self, id: &'static str, title: &'static str, english: &Phrases) -> Check {
+        let Self { status, observed, problems, fixes, recovered, .. } = self;
+        let in_english = |list: &[Sentence]| first_few(list.iter().map(|one| english.put(one)), "; ");
+        let detail = if status == Status::Pass { observed } else { in_english(&problems) };
+        let fix = Some(in_english(&fixes)).filter(|fix| !fix.is_empty());
+        Check { id, title, status, detail, fix, problems, fixes, recovered }
     }
 }
 
@@ -166,14 +185,16 @@ pub(super) fn with_causes(error: &dyn Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::Language;
 
     #[test]
     fn the_worst_counts_and_each_fix_is_told_once() {
         let finding = Finding::pass("well").and(Status::Fail, "a", "do x").and(Status::Warn, "b", "do x");
-        let check = finding.into_check("id", "title");
+        let english = Phrases::load(Language::En);
+        let check = finding.into_check("id", "title", &english);
         assert_eq!((check.status, check.detail.as_str()), (Status::Fail, "a; b"));
         assert_eq!(check.fix.as_deref(), Some("do x"));
-        assert_eq!(Finding::pass("well").into_check("id", "title").fix, None);
+        assert_eq!(Finding::pass("well").into_check("id", "title", &english).fix, None);
         assert!(Status::Pass < Status::Warn && Status::Warn < Status::Fail);
     }
 

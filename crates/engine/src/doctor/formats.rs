@@ -5,22 +5,23 @@ use std::time::Duration;
 use lockkeeper_core::time::format_span;
 use lockkeeper_formats::group::{self, Liveness, Survey};
 use lockkeeper_formats::registry::Entry;
-use lockkeeper_formats::sprint::{
-    self, Answer, Caller, Input, Lang, LockInfo, Machine, Status as SprintStatus,
-};
+use lockkeeper_formats::sprint::{self, Answer, LockInfo, Status as SprintStatus};
 use lockkeeper_formats::{Verdict, aiflow, swarm};
 use lockkeeper_platform::wall_clock::WallTime;
 
-use super::finding::{Finding, Recovered, Status, first_few, with_causes};
+use super::finding::{Finding, Recovered, Status, with_causes};
 use super::{Context, Pass};
+use crate::foreign_locks::check_sprint;
+use crate::messages::{Sentence, said};
 
-const FULL: &str = "`lockkeeper doctor --full` removes it, and so does the next process that takes the lock";
+/// The full pass removes it.
+const FULL: Sentence = said("fix.full");
 
 pub(super) fn sprint(context: &Context<'_>) -> Finding {
     let answer = match look_at_sprint(context) {
         Ok(answer) => answer,
         Err(problem) => {
-            return Finding::warn(with_causes(&problem), "check the permissions of the project's folder");
+            return Finding::warn(with_causes(&problem), said("fix.permissions"));
         }
     };
     let root = context.inputs.location.root.display();
@@ -31,12 +32,10 @@ pub(super) fn sprint(context: &Context<'_>) -> Finding {
         SprintStatus::Blocked => Finding::pass("a running sprint holds it"),
         // Only a person can decide whether the sprint has ended, so the full pass does not remove it either.
         SprintStatus::ZombieDetected => Finding::warn(
-            format!("{}: its sprint is over, or older than a day", answer.message.replace('\n', " ").trim()),
-            format!("if that sprint is over: lockkeeper sprint release --project-root {root}"),
+            said("seen.sprint_zombie").with("message", answer.message.replace('\n', " ").trim()),
+            said("fix.sprint").with("root", root),
         ),
-        SprintStatus::Failure => {
-            Finding::warn(answer.message, "look at the file, and move it away if nobody needs it")
-        }
+        SprintStatus::Failure => Finding::warn(answer.message, said("fix.look_at_file")),
     }
 }
 
@@ -49,17 +48,8 @@ pub(super) fn sprint_started_at(context: &Context<'_>) -> Option<WallTime> {
 }
 
 fn look_at_sprint(context: &Context<'_>) -> Result<Answer, sprint::Problem> {
-    let root = context.inputs.location.root.clone();
-    let exists = root.join(sprint::LOCK_FILE_NAME).symlink_metadata().is_ok();
-    if !exists {
-        return Ok(Answer::new(SprintStatus::Clean, LockInfo::Absent, ""));
-    }
-    let input = Input { mode: "check".to_owned(), project_root: Some(root), ..Input::default() };
-    let mut caller =
-        Caller { lang: Lang::En, confirm: &mut |_| false, tell: &mut |_| {}, pid: std::process::id() };
-    // No pause: a lock file that is being written right now counts as held, and the doctor does not wait for it.
-    let machine = Machine { now: &|| context.inputs.now, pause: &|_| {}, ..Machine::real() };
-    Ok(sprint::run(&input.check()?, &machine, &mut caller))
+    let found = check_sprint(&context.inputs.location.root, context.inputs.now)?;
+    Ok(found.unwrap_or_else(|| Answer::new(SprintStatus::Clean, LockInfo::Absent, "")))
 }
 
 pub(super) fn swarm(context: &Context<'_>) -> Finding {
@@ -78,7 +68,7 @@ pub(super) fn swarm(context: &Context<'_>) -> Finding {
     let files = match context.tasks() {
         Ok(files) => files.iter().map(|(task, found)| {
             let found = found.as_ref().map(|standing| standing.verdict);
-            (format!("task {task}"), found.map_err(|error| (with_causes(error), error.hint())))
+            (said("item.task").with("task", task), found.map_err(|error| (with_causes(error), error.hint())))
         }),
         Err(error) => return Finding::warn(with_causes(error), error.hint()).with_recovered(recovered),
     };
@@ -107,7 +97,10 @@ pub(super) fn aiflow(context: &Context<'_>) -> Finding {
     let files = match context.requests() {
         Ok(files) => files.iter().map(|(subject, found)| {
             let found = found.as_ref().map(|standing| standing.verdict);
-            (subject.to_string(), found.map_err(|error| (with_causes(error), error.hint())))
+            (
+                Sentence::Literal(subject.to_string()),
+                found.map_err(|error| (with_causes(error), error.hint())),
+            )
         }),
         Err(error) => return Finding::warn(with_causes(error), error.hint()).with_recovered(recovered),
     };
@@ -132,7 +125,7 @@ type Trouble = (String, &'static str);
 
 /// The finding for the lock files of one format: stale locks, and locks that cannot be judged.
 fn judged(
-    files: impl Iterator<Item = (String, Result<Verdict, Trouble>)>,
+    files: impl Iterator<Item = (Sentence, Result<Verdict, Trouble>)>,
     problems: Vec<Trouble>,
     well: &str,
 ) -> Finding {
@@ -146,7 +139,7 @@ fn judged(
     }
     let mut finding = Finding::pass(well);
     if !stale.is_empty() {
-        finding = finding.and(Status::Warn, format!("stale: {}", first_few(stale.into_iter(), ", ")), FULL);
+        finding = finding.and(Status::Warn, said("seen.stale").with_list("list", stale), FULL);
     }
     troubles.into_iter().fold(finding, |finding, (detail, hint)| finding.and(Status::Warn, detail, hint))
 }
@@ -180,27 +173,22 @@ fn lines(survey: &Survey, max_age: Duration) -> Finding {
     let closed = survey.closed();
     let lines = || survey.groups.iter().flat_map(|group| &group.findings);
     let dead = lines().filter(|line| line.liveness == Liveness::Dead).map(|line| &line.entry);
-    let left: Vec<String> = dead.chain(closed.iter().copied()).map(holder).collect();
+    let item = |entry: &Entry| said("item.group").with("group", &entry.group).with("pid", entry.pid);
+    let left: Vec<Sentence> = dead.chain(closed.iter().copied()).map(item).collect();
     if !left.is_empty() {
-        finding = finding.and(
-            Status::Warn,
-            format!("held by dead processes: {}", first_few(left.into_iter(), ", ")),
-            FULL,
-        );
+        finding = finding.and(Status::Warn, said("seen.group_dead").with_list("list", left), FULL);
     }
     let held = lines().filter(|line| line.liveness != Liveness::Dead && !closed.contains(&&line.entry));
     for line in held.filter(|line| line.age > max_age) {
-        let detail = format!("{} has been held for {}", holder(&line.entry), format_span(line.age));
-        finding = finding.and(
-            Status::Warn,
-            detail,
-            "`lockkeeper group status` shows the process; end it if it hangs",
-        );
+        let detail = said("seen.group_old").with("group", &line.entry.group).with("pid", line.entry.pid);
+        let detail = detail.with("age", format_span(line.age));
+        finding = finding.and(Status::Warn, detail, said("fix.group_old"));
     }
     if let Some((path, number, text)) = survey.malformed.first() {
         let (more, path) = (survey.malformed.len() - 1, path.display());
-        let detail = format!("{path}:{number} cannot be parsed: {text} (and {more} more lines)");
-        finding = finding.and(Status::Warn, detail, "correct or remove the line; the locks work without it");
+        let detail = said("seen.bad_line").with("file", path).with("line", number);
+        let detail = detail.with("text", text).with("more", more);
+        finding = finding.and(Status::Warn, detail, said("fix.bad_line"));
     }
     finding
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::Context;
 use super::finding::{Finding, Status};
+use crate::messages::{Sentence, said};
 
 const PROGRAM: &str = "lockkeeper";
 /// The settings in which agents configure hooks, relative to the project's root.
@@ -50,8 +51,8 @@ pub(super) fn hooks(context: &Context<'_>) -> Finding {
                 calls.extend(found.into_iter().map(|call| (name.to_owned(), call)));
             }
             Err(error) => {
-                let detail = format!("{name} cannot be read, so its hooks may not run: {error}");
-                problems.push((Status::Warn, detail, format!("correct {name}")));
+                let detail = said("seen.hooks_unreadable").with("file", name).with("error", error);
+                problems.push((Status::Warn, detail, said("fix.correct").with("file", name)));
             }
         }
     }
@@ -60,18 +61,18 @@ pub(super) fn hooks(context: &Context<'_>) -> Finding {
         let Some(call) = call_in_script(&text) else { continue };
         let shown = path.display().to_string();
         if !is_executable(&path) {
-            let detail = format!("git does not run {shown}: it is not executable");
-            problems.push((Status::Fail, detail, format!("chmod +x {shown}")));
+            let detail = said("seen.hook_not_executable").with("file", &shown);
+            problems.push((Status::Fail, detail, Sentence::Literal(format!("chmod +x {shown}"))));
         }
         calls.push((shown, call));
     }
     let count = calls.len();
     for (source, call) in calls {
         if let Err(why) = works(&call) {
-            let detail =
-                format!("{source} calls `{} {}`, {why}: the hook protects nothing", call.program, call.verb);
-            let fix =
-                format!("install a lockkeeper that has `{}`, or remove the hook from {source}", call.verb);
+            let line = format!("{} {}", call.program, call.verb);
+            let detail = said("seen.hook_broken").with("source", &source).with("call", line);
+            let detail = detail.with_list("why", [why]);
+            let fix = said("fix.hook").with("verb", call.verb).with("source", source);
             problems.push((Status::Fail, detail, fix));
         }
     }
@@ -114,16 +115,13 @@ fn calls_in_settings(value: &Value, found: &mut Vec<Call>) {
     }
 }
 
-/// The first line that calls this program.
+/// The first call of this program. A test whether the program is there, as in `[ -x lockkeeper ]`, is no call.
 fn call_in_script(text: &str) -> Option<Call> {
-    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
-    lines
-        .filter_map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let first = words.iter().position(|word| is_program(word))?;
-            call(&words[first..])
-        })
-        .next()
+    text.lines().find_map(|line| {
+        let words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
+        let words: Vec<&str> = words.map(|word| word.trim_matches(['\'', '"'])).collect();
+        (0..words.len()).filter_map(|first| call(&words[first..])).find(|call| call.verb != "]")
+    })
 }
 
 fn call(words: &[&str]) -> Option<Call> {
@@ -152,27 +150,27 @@ fn is_executable(path: &Path) -> bool {
 
 /// Runs `lockkeeper VERB --help` from PATH. A program at a path inside the project is never run, only checked to be
 /// executable.
-fn works(call: &Call) -> Result<(), String> {
+fn works(call: &Call) -> Result<(), Sentence> {
     if call.program != PROGRAM {
         let exists = is_executable(Path::new(&call.program));
-        return if exists { Ok(()) } else { Err("which is not a program".to_owned()) };
+        return if exists { Ok(()) } else { Err(said("hook.not_a_program")) };
     }
     let mut command = Command::new(PROGRAM);
     command.arg(&call.verb).arg("--help").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "which is not in PATH".to_owned(),
-        _ => format!("which does not start ({error})"),
+        io::ErrorKind::NotFound => said("hook.not_in_path"),
+        _ => said("hook.no_start"),
     })?;
     let until = Instant::now() + HELP_TIMEOUT;
     loop {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(_)) => return Err("which it does not know".to_owned()),
+            Ok(Some(_)) => return Err(said("hook.unknown")),
             Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(5)),
             Ok(None) | Err(_) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("which does not answer within {} s", HELP_TIMEOUT.as_secs()));
+                return Err(said("hook.silent").with("seconds", HELP_TIMEOUT.as_secs()));
             }
         }
     }
@@ -211,5 +209,10 @@ mod tests {
         );
         assert_eq!(verb("#!/bin/sh\nmake test\n"), None);
         assert_eq!(verb("lockkeeper"), Some(String::new()));
+        // The line that `lockkeeper init` writes.
+        let guard = "{ [ ! -x '/opt/a/lockkeeper' ] || '/opt/a/lockkeeper' git-hook pre-commit \"$@\" || [ $? -ne 1 ]; } \
+            </dev/null || exit 1 # lockkeeper git guard";
+        let call = call_in_script(guard).unwrap();
+        assert_eq!((call.program.as_str(), call.verb.as_str()), ("/opt/a/lockkeeper", "git-hook"));
     }
 }

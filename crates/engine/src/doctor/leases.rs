@@ -1,12 +1,15 @@
 //! Checks of native leases: records of dead holders, holders that cannot be judged, and deadlocks.
 
+use lockkeeper_core::id::Owner;
 use lockkeeper_core::liveness::Verdict;
 use lockkeeper_core::records::Reaped;
 use lockkeeper_formats::group::Survey;
+use lockkeeper_store::StoreError;
 
-use super::finding::{Finding, Recovered, Status, first_few, with_causes};
+use super::finding::{Finding, Recovered, Status, with_causes};
 use super::{Context, Pass};
 use crate::evidence::verdict_word;
+use crate::messages::{Sentence, said};
 use crate::{Engine, HolderEntry};
 
 /// The check `store` says why.
@@ -23,26 +26,24 @@ pub(super) fn stale(context: &Context<'_>) -> Finding {
     };
     let dead = match dead_records(engine) {
         Ok(dead) => dead,
-        Err(finding) => return finding,
+        Err(error) => return Finding::fail(with_causes(&error), error.hint()),
     };
     let finding = if dead.is_empty() {
         Finding::pass("none belongs to a dead holder")
     } else {
-        let list = first_few(dead.into_iter(), ", ");
-        let fix = "nothing has to be done: the next request gets what they hold; `lockkeeper doctor --full` removes them";
-        Finding::warn(format!("their holders are dead: {list}"), fix)
+        Finding::warn(said("seen.dead_holders").with_list("list", dead), said("fix.dead_holders"))
     };
     finding.with_recovered(recovered)
 }
 
 /// The leases and tickets whose holder is dead or whose TTL has ended.
-fn dead_records(engine: &Engine) -> Result<Vec<String>, Finding> {
-    let listing = engine.listing().map_err(|error| Finding::fail(with_causes(&error), error.hint()))?;
+fn dead_records(engine: &Engine) -> Result<Vec<Sentence>, StoreError> {
+    let item = |id: String, owner: &Owner| said("item.of").with("id", id).with("owner", owner);
+    let listing = engine.listing()?;
     let leases = listing.holders.iter().filter(|holder| holder.verdict.is_free());
-    let leases = leases.map(|holder| format!("{} of {}", holder.lease.id, holder.lease.claim.owner));
+    let leases = leases.map(|holder| item(holder.lease.id.to_string(), &holder.lease.claim.owner));
     let tickets = listing.waiters.iter().filter(|waiter| waiter.verdict.is_free());
-    let tickets =
-        tickets.map(|waiter| format!("{} of {}", waiter.ticket.id.as_ticket(), waiter.ticket.claim.owner));
+    let tickets = tickets.map(|waiter| item(waiter.ticket.id.as_ticket(), &waiter.ticket.claim.owner));
     Ok(leases.chain(tickets).collect())
 }
 
@@ -69,20 +70,17 @@ pub(super) fn unknown(context: &Context<'_>) -> Finding {
     let Some(first) = unknown.first() else {
         return Finding::pass("each holder can be judged, or its lease ends by its TTL");
     };
-    let fix = format!(
-        "`lockkeeper why` shows the evidence; if you know that a holder has ended: lockkeeper locks break {} --yes",
-        first.lease.id
-    );
+    let fix = said("fix.unknown_holders").with("id", first.lease.id);
     let list = unknown.iter().map(|holder| {
         let (lease, here) = (&holder.lease, engine.probe().origin());
         let place = &lease.claim.proof.origin;
-        let place =
-            if place.host == here.host { "another pid namespace".to_owned() } else { place.host.clone() };
-        format!("{} of {} in {place}", lease.id, lease.claim.owner)
+        let item = match place.host == here.host {
+            true => said("item.of_namespace"),
+            false => said("item.of_in").with("place", &place.host),
+        };
+        item.with("id", lease.id).with("owner", &lease.claim.owner)
     });
-    let detail =
-        format!("held without a TTL by holders that cannot be observed from here: {}", first_few(list, ", "));
-    Finding::warn(detail, fix)
+    Finding::warn(said("seen.unknown_holders").with_list("list", list), fix)
 }
 
 pub(super) fn deadlocks(context: &Context<'_>) -> Finding {
@@ -91,16 +89,15 @@ pub(super) fn deadlocks(context: &Context<'_>) -> Finding {
         Ok(cycles) => {
             for cycle in cycles {
                 let links: Vec<String> = cycle.iter().map(ToString::to_string).collect();
-                let fix = "end one of them; acquire everything in one call, or everywhere in the same order";
-                finding = finding.and(Status::Fail, links.join(", and "), fix);
+                finding = finding.and(Status::Fail, links.join(", and "), said("fix.deadlock"));
             }
         }
         Err(error) => finding = finding.and(Status::Fail, with_causes(&error), error.hint()),
     }
     // The check `group-locks` says why groups cannot be read.
     for cycle in context.survey().map(Survey::cycles).unwrap_or_default() {
-        let detail = format!("holders of groups wait for each other: {}", cycle.join(", "));
-        finding = finding.and(Status::Fail, detail, "`lockkeeper group status` names the processes: end one");
+        let detail = said("seen.group_cycle").with("list", cycle.join(", "));
+        finding = finding.and(Status::Fail, detail, said("fix.group_cycle"));
     }
     finding
 }

@@ -7,8 +7,9 @@ use lockkeeper_formats::guard::Folder;
 use lockkeeper_formats::sprint::LOCK_FILE_NAME;
 use lockkeeper_platform::wall_clock::WallTime;
 
-use super::finding::{Finding, Recovered, Status, first_few, with_causes};
+use super::finding::{Finding, Recovered, Status, with_causes};
 use super::{Context, Pass};
+use crate::messages::{Sentence, said};
 
 /// How long a program may take to write a sprint lock. An older temporary file was abandoned.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
@@ -41,15 +42,14 @@ pub(super) fn leftovers(context: &Context<'_>) -> Finding {
             why: why.to_owned(),
         }));
         if !left.is_empty() {
-            let fix = "`lockkeeper doctor --full` removes them, and so does the next lock there";
-            let list = first_few(left.into_iter().map(path), ", ");
-            finding = finding.and(Status::Warn, format!("left by killed writers: {list}"), fix);
+            let list = left.into_iter().map(path).map(Sentence::Literal);
+            let detail = said("seen.leftovers").with_list("list", list);
+            finding = finding.and(Status::Warn, detail, said("fix.leftovers"));
         }
     }
     if let Some(path) = unfinished_sprint_lock(context) {
-        let detail = format!("the program that wrote {path} did not finish it");
-        finding =
-            finding.and(Status::Warn, detail, format!("remove {path} if no sprint is starting right now"));
+        let detail = said("seen.unfinished").with("path", &path);
+        finding = finding.and(Status::Warn, detail, said("fix.unfinished").with("path", &path));
     }
     finding.with_recovered(recovered)
 }

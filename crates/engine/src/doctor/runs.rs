@@ -15,11 +15,13 @@ use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_platform::tree;
 use lockkeeper_store::StoreError;
 
+use super::finding::Status::Warn;
 use super::finding::{Finding, Recovered, first_few, with_causes};
 use super::{Context, Pass};
-use crate::open::open_engine;
+use crate::messages::{Language, Phrases, Sentence, said};
+use crate::open::open_leases;
 use crate::runs::{RunError, Runs};
-use crate::work::{Neglected, RUN_ID, Settings, Worker, neglected, write_stage_end};
+use crate::work::{Neglected, RUN_ID, STAGE_GONE, Settings, Worker, neglected, write_stage_end};
 
 /// At most this many run folders are examined.
 const MOST_FOLDERS: usize = 100_000;
@@ -45,7 +47,7 @@ pub(super) fn store(context: &Context<'_>) -> Finding {
     };
     if !found.flaws.is_empty() {
         let path = runs.store().address();
-        let fix = format!("stop every worker, then restore {path} from a copy, or move {path}* away");
+        let fix = said("fix.restore_runs").with("file", path);
         return Finding::fail(first_few(found.flaws.into_iter(), "; "), fix);
     }
     let counts: Vec<String> = counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
@@ -68,6 +70,13 @@ pub(super) fn without_worker(context: &Context<'_>) -> Finding {
                 ended.push(recovered(&after));
             }
         }
+        for run in &found.unmade {
+            if let Some(after) = runs.give_up_attempt(run, STAGE_GONE)? {
+                let _ = write_stage_end(&runs.folder_of(&run.id), &after);
+                let what = format!("{} of request {}", after.id, after.request);
+                ended.push(Recovered::run(what, format!("its `stages run` is gone: {}", after.status())));
+            }
+        }
         let wrong = |run: &Run| {
             let is_overdue = run.times_out_at().is_some_and(|at| at <= runs.now().moment);
             run.status() == Status::Cancelling || is_overdue
@@ -77,65 +86,52 @@ pub(super) fn without_worker(context: &Context<'_>) -> Finding {
     });
     let outside = found.as_ref().ok().map(|_| outside(runs)).transpose();
     match (found, outside) {
-        (Ok(found), Ok(outside)) => told(&found, outside.unwrap_or_default()).with_recovered(ended),
+        (Ok(found), Ok(outside)) => describe(&found, outside.unwrap_or_default()).with_recovered(ended),
         (Err(error), _) => Finding::fail(with_causes(&error), error.hint()).with_recovered(ended),
         (_, Err(error)) => Finding::fail(with_causes(&error), error.hint()).with_recovered(ended),
     }
 }
 
 /// What to say about the runs that nobody looks after, and those that others than Lockkeeper execute.
-fn told(found: &Neglected, outside: Vec<(Run, Duration)>) -> Finding {
-    let list = |runs: &mut dyn Iterator<Item = &Run>| {
-        let names = runs.map(|run| format!("{} of request {} ({})", run.id, run.request, run.status()));
-        first_few(names.collect::<Vec<_>>().into_iter(), ", ")
+fn describe(found: &Neglected, outside: Vec<(Run, Duration)>) -> Finding {
+    let list = |key: &'static str, runs: &mut dyn Iterator<Item = &Run>| {
+        let item = |run: &Run| {
+            said("item.run").with("run", &run.id).with("request", &run.request).with("status", run.status())
+        };
+        said(key).with_list("list", runs.map(item))
     };
-    let (mut what, mut fixes) = (Vec::new(), Vec::new());
-    if !found.gone.is_empty() {
-        let runs = list(&mut found.gone.iter().map(|(run, _)| run));
-        what.push(format!("active, but without a worker and a process: {runs}"));
-        fixes.push(
-            "`lockkeeper doctor --full` or a worker (`lockkeeper work`) ends them as LOST, or retries them",
-        );
-    }
-    if !found.alive.is_empty() {
-        what.push(format!("their commands run, but their worker is gone: {}", list(&mut found.alive.iter())));
-        fixes.push("`lockkeeper work`, `lockkeeper serve` or `lockkeeper run wait RUN` looks after them");
-    }
-    if !found.due.is_empty() {
-        what.push(format!(
-            "their next attempt is due, but there is no worker: {}",
-            list(&mut found.due.iter())
-        ));
-        fixes.push("`lockkeeper work` or `lockkeeper run wait RUN` makes it");
-    }
-    if !found.out_of_reach.is_empty() {
-        let runs = list(&mut found.out_of_reach.iter());
-        what.push(format!("cannot be judged from here, their worker is gone and their processes are in another pid namespace: {runs}"));
-        fixes.push("`lockkeeper run wait RUN` or `lockkeeper run cancel RUN` where they run, or on the host");
-    }
     let claimed = |(run, since): &(Run, Duration)| {
-        let worker = run.worker().map_or("somebody", |worker| worker.as_str());
-        format!("{} by {worker} for {}", run.id, format_span(Duration::from_secs(since.as_secs())))
+        let age = format_span(Duration::from_secs(since.as_secs()));
+        let worker = run.worker().map_or("?", |worker| worker.as_str());
+        said("item.claimed").with("run", &run.id).with("worker", worker).with("age", age)
     };
     let (long, short): (Vec<_>, Vec<_>) = outside.into_iter().partition(|(_, since)| *since >= UNSEEN);
-    if !long.is_empty() {
-        let runs = first_few(long.iter().map(claimed), ", ");
-        what.push(format!(
-            "claimed outside of Lockkeeper, which cannot see whether anybody executes them: {runs}"
-        ));
-        fixes.push("if nobody does: `lockkeeper run mark RUN failed`, or `lockkeeper run cancel RUN`");
-    }
-    if !what.is_empty() {
-        return Finding::warn(what.join("; "), fixes.join("; "));
-    }
     let mut text = "every active run has a worker or a process".to_owned();
     if !short.is_empty() {
-        let runs = first_few(short.iter().map(claimed), ", ");
-        text.push_str(&format!(
-            "; claimed outside of Lockkeeper, which cannot see whether anybody executes them: {runs}"
-        ));
+        let english = Phrases::load(Language::En);
+        let runs = said("seen.runs_outside").with_list("list", short.iter().map(claimed));
+        text.push_str(&format!("; {}", english.put(&runs)));
     }
-    Finding::pass(text)
+    let mut finding = Finding::pass(text);
+    if !found.gone.is_empty() {
+        let detail = list("seen.runs_gone", &mut found.gone.iter().map(|(run, _)| run));
+        finding = finding.and(Warn, detail, said("fix.runs_gone"));
+    }
+    for (runs, seen, fix) in [
+        (&found.alive, "seen.runs_alive", said("fix.runs_alive")),
+        (&found.due, "seen.runs_due", said("fix.runs_due")),
+        (&found.unmade, "seen.runs_unmade", said("fix.runs_unmade")),
+        (&found.out_of_reach, "seen.runs_out_of_reach", said("fix.runs_out_of_reach")),
+    ] {
+        if !runs.is_empty() {
+            finding = finding.and(Warn, list(seen, &mut runs.iter()), fix);
+        }
+    }
+    if !long.is_empty() {
+        let detail = said("seen.runs_outside").with_list("list", long.iter().map(claimed));
+        finding = finding.and(Warn, detail, said("fix.runs_outside"));
+    }
+    finding
 }
 
 /// Ends the commands of those runs that nobody looks after and that have to end.
@@ -149,7 +145,7 @@ fn end_commands(
         return Ok(Vec::new());
     }
     let state = &context.inputs.location.state;
-    let (runs, leases) = (Runs::open(state)?, open_engine(state)?);
+    let (runs, leases) = (Runs::open(state)?, open_leases(context.inputs.location)?);
     let worker = Worker::begin(runs, leases, Settings::default(), 0, None, Box::new(|_| {}))?;
     let adopted = worker.rescuer().rescue(|run| wrong.iter().any(|one| one.id == run.id))?;
     let mut ended = Vec::new();
@@ -190,17 +186,13 @@ pub(super) fn without_run(context: &Context<'_>) -> Finding {
     };
     match found {
         Ok(found) if found.is_empty() => Finding::pass("no process of an ended run is left"),
-        Ok(found) => {
-            let list = first_few(found.into_iter(), ", ");
-            let fix = "end them if nobody needs them: `kill PID`; a worker (`lockkeeper work`) does so too";
-            Finding::warn(format!("still running although their run has ended: {list}"), fix)
-        }
+        Ok(found) => Finding::warn(said("seen.survivors").with_list("list", found), said("fix.survivors")),
         Err(error) => Finding::fail(with_causes(&error), error.hint()),
     }
 }
 
 /// The live processes of ended runs. They share the kernel lock of the run, or have its id in their environment.
-fn surviving_processes(context: &Context<'_>, runs: &Runs) -> Result<Vec<String>, StoreError> {
+fn surviving_processes(context: &Context<'_>, runs: &Runs) -> Result<Vec<Sentence>, StoreError> {
     let probe = HolderProbe::open(context);
     let marked = tree::marked(RUN_ID).unwrap_or_default();
     let records = runs.store().snapshot()?;
@@ -212,14 +204,15 @@ fn surviving_processes(context: &Context<'_>, runs: &Runs) -> Result<Vec<String>
     };
     for run in records.active_runs()?.iter().filter(|run| has_ended(run)) {
         if run.process().is_some_and(|process| probe.is_alive(process.holder)) {
-            found.push(format!("processes of {} ({})", run.id, run.status()));
+            found.push(said("item.processes").with("run", &run.id).with("status", run.status()));
         }
     }
     for (process, mark) in marked {
         // A run that is not in this store belongs to another repository.
         let run = mark.parse::<RunId>().ok().map(|id| records.run(&id)).transpose()?.flatten();
         if let Some(run) = run.filter(has_ended) {
-            found.push(format!("process {} of {} ({})", process.pid, run.id, run.status()));
+            let item = said("item.process").with("pid", process.pid);
+            found.push(item.with("run", &run.id).with("status", run.status()));
         }
     }
     Ok(found)
@@ -247,11 +240,8 @@ pub(super) fn folders(context: &Context<'_>) -> Finding {
     match orphans {
         Ok(orphans) if orphans.is_empty() => Finding::pass("each folder belongs to a run"),
         Ok(orphans) => {
-            let list = first_few(orphans.into_iter(), ", ");
-            Finding::warn(
-                format!("folders without a known run: {list}"),
-                "keep what you need of them, then remove them",
-            )
+            let list = orphans.into_iter().map(Sentence::Literal);
+            Finding::warn(said("seen.orphan_folders").with_list("list", list), said("fix.orphan_folders"))
         }
         Err(error) => Finding::fail(with_causes(&error), error.hint()),
     }

@@ -12,8 +12,10 @@ use lockkeeper_platform::volume::Volume;
 
 use super::Context;
 use super::finding::{Finding, Status, with_causes};
+use crate::messages::{Sentence, said};
 
-const ELSEWHERE: &str = "use folders on another file system: --dir, LOCK_DIR, AI_SWARM_DIR";
+/// Use another file system.
+const ELSEWHERE: Sentence = said("fix.other_file_system");
 
 pub(super) fn flock(context: &Context<'_>) -> Finding {
     let mut finding = Finding::pass("tested with another process: it could lock only after the release");
@@ -27,10 +29,11 @@ pub(super) fn flock(context: &Context<'_>) -> Finding {
         let shown = folder.display();
         let detail = match lock_probe::probe(&folder) {
             Ok(ProbeResult::Works | ProbeResult::InUse) => continue,
-            Ok(ProbeResult::LetsBothIn) => format!("{shown} can be locked by two processes at once"),
-            Ok(ProbeResult::LetsNobodyIn) => format!("{shown} stays locked although nobody has it"),
-            Err(error) => format!("cannot try to lock {shown}: {error}"),
+            Ok(ProbeResult::LetsBothIn) => said("seen.lets_both_in"),
+            Ok(ProbeResult::LetsNobodyIn) => said("seen.lets_nobody_in"),
+            Err(error) => said("seen.cannot_lock").with("error", error),
         };
+        let detail = detail.with("path", shown);
         finding = finding.and(Status::Fail, detail, ELSEWHERE);
     }
     finding
@@ -52,12 +55,11 @@ pub(super) fn kernel_locks(context: &Context<'_>) -> Finding {
             Finding::pass("a lock was seen while it was held, and was free afterwards")
         }
         Ok((held, after)) => {
-            let detail = format!("a held lock looks {held:?}, and a released lock looks {after:?}");
+            let detail = said("seen.kernel_lock");
+            let detail = detail.with("held", format!("{held:?}")).with("after", format!("{after:?}"));
             Finding::fail(detail, ELSEWHERE)
         }
-        Err(error) => {
-            Finding::fail(format!("cannot take a kernel lock beside the store: {error}"), ELSEWHERE)
-        }
+        Err(error) => Finding::fail(said("seen.no_kernel_lock").with("error", error), ELSEWHERE),
     }
 }
 
@@ -68,11 +70,7 @@ pub(super) fn exchange(context: &Context<'_>) -> Finding {
         match strength {
             Ok((ReplaceMethod::Exchange, _)) => {}
             Ok((ReplaceMethod::TwoRenames, path)) => {
-                let detail = format!(
-                    "in {} a stale lock is replaced in two steps; another program that breaks locks could take it \
-                     between them",
-                    path.display()
-                );
+                let detail = said("seen.two_renames").with("path", path.display());
                 finding = finding.and(Status::Warn, detail, ELSEWHERE);
             }
             Err(error) => finding = finding.and(Status::Fail, with_causes(&error), error.hint()),

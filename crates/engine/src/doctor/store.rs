@@ -9,6 +9,7 @@ use lockkeeper_store::StoreError;
 
 use super::finding::{Finding, Status, first_few, with_causes};
 use super::{Context, Opened, Pass};
+use crate::messages::{Sentence, said};
 
 /// At most this many files are examined. A state folder has about ten.
 const MOST_FILES: usize = 1_000;
@@ -37,9 +38,9 @@ pub(super) fn store(context: &Context<'_>) -> Finding {
 }
 
 /// How to replace a damaged store.
-fn replace_store(context: &Context<'_>) -> String {
-    let state = context.inputs.location.state.display();
-    format!("stop everything that uses it, then move {state}/leases.db* away; tokens still only grow")
+fn replace_store(context: &Context<'_>) -> Sentence {
+    let files = context.inputs.location.state.join("leases.db*");
+    said("fix.replace_store").with("files", files.display())
 }
 
 pub(super) fn files(context: &Context<'_>) -> Finding {
@@ -56,21 +57,37 @@ pub(super) fn files(context: &Context<'_>) -> Finding {
     });
     for (path, facts) in entries(folder).chain(entries(&folder.join("wake"))).take(MOST_FILES) {
         let (mode, file) = (facts.mode() & 0o777, path.display());
+        if is_of_server(&path) {
+            // It is for the user who runs the server, also in a shared folder.
+            if facts.is_file() && mode & 0o077 != 0 {
+                let detail = said("seen.server_file").with("file", &file).with("mode", format!("{mode:03o}"));
+                finding = finding.and(Status::Warn, detail, Sentence::Literal(format!("rm {file}")));
+            }
+            continue;
+        }
+        let has_mode = || said("seen.file_mode").with("file", &file).with("mode", format!("{mode:03o}"));
         let is_theirs = if is_shared { facts.gid() == above.gid() } else { facts.uid() == above.uid() };
         if !is_theirs {
             // The users of the folder cannot use what root or a container created there.
-            let detail = format!("{file} belongs to user {} and group {}", facts.uid(), facts.gid());
-            let fix = format!("chown -R {}:{} {shown}", above.uid(), above.gid());
-            finding = finding.and(Status::Warn, detail, fix);
+            let detail = said("seen.file_owner").with("file", &file);
+            let detail = detail.with("user", facts.uid()).with("group", facts.gid());
+            let fix = format!("chown -R {}:{} {file}", above.uid(), above.gid());
+            finding = finding.and(Status::Warn, detail, Sentence::Literal(fix));
         } else if is_shared && mode & 0o060 != 0o060 {
-            let fix = format!("chmod -R g+rwX {shown}");
-            finding = finding.and(Status::Warn, format!("{file} has mode {mode:03o}"), fix);
+            let fix = format!("chmod -R g+rwX {file}");
+            finding = finding.and(Status::Warn, has_mode(), Sentence::Literal(fix));
         } else if facts.is_file() && mode & (if is_shared { 0o007 } else { 0o077 }) != 0 {
             let fix = format!("chmod {} {shown}/*", if is_shared { "o-rwx" } else { "600" });
-            finding = finding.and(Status::Warn, format!("{file} has mode {mode:03o}"), fix);
+            finding = finding.and(Status::Warn, has_mode(), Sentence::Literal(fix));
         }
     }
     finding
+}
+
+/// Whether it is the token or the socket of a server.
+fn is_of_server(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with("server") && (name.ends_with(".token") || name.ends_with(".sock"))
 }
 
 /// What is in a folder; nothing if it cannot be read.

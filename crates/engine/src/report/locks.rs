@@ -17,10 +17,10 @@ use crate::open::OpenError;
 
 impl From<StoreError> for Report {
     fn from(error: StoreError) -> Self {
-        let exit = if error.is_unreachable() { Exit::Unreachable } else { Exit::Failed };
+        let exit = if error.changed_nothing() { Exit::Unreachable } else { Exit::Failed };
         let code = match error {
             StoreError::Io { .. } | StoreError::Database { .. } => "STORE_FAILED",
-            StoreError::Busy { .. } => "STORE_BUSY",
+            StoreError::Busy { .. } | StoreError::Kept { .. } => "STORE_BUSY",
             StoreError::Damaged { .. } => "STORE_DAMAGED",
             StoreError::Foreign { .. } => "STORE_FOREIGN",
             StoreError::TooNew { .. } => "STORE_TOO_NEW",
@@ -53,6 +53,18 @@ impl From<NotCurrent> for Report {
                  lockkeeper locks break {id} --yes"
             );
             return Self::of(Exit::Refused, "NOT_THE_OWNER", &error).with_hint(hint);
+        }
+        if let NotCurrent::NotTheWaiter { id, .. } = &error {
+            let hint = format!(
+                "if it is yours, name its owner (--owner); to take it out of the line: lockkeeper locks break {} --yes",
+                id.as_ticket()
+            );
+            return Self::of(Exit::Refused, "NOT_THE_OWNER", &error).with_hint(hint);
+        }
+        if let NotCurrent::NotInLine(id) = &error {
+            let hint =
+                format!("it was granted, given up or is gone: `lockkeeper locks` shows whether {id} is held");
+            return Self::of(Exit::Refused, "NOT_CURRENT", &error).with_hint(hint);
         }
         Self::of(Exit::Refused, "NOT_CURRENT", &error)
             .with_hint("it was released, lost or broken: `lockkeeper locks` shows what is held now")

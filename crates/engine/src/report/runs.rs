@@ -1,10 +1,12 @@
 //! Reports about requests, runs and conflicts.
 
 use super::{Exit, Report};
+use crate::LockFileHolder;
 use crate::conflicts::ConflictsError;
+use crate::queue::FailedCheck;
 use crate::runs::new_request::BadRequest;
 use crate::runs::{Refusal, RunError, SubmitError};
-use lockkeeper_core::id::RunId;
+use lockkeeper_core::id::{RequestId, RunId};
 
 impl From<RunError> for Report {
     fn from(error: RunError) -> Self {
@@ -38,10 +40,43 @@ impl From<RunError> for Report {
                     .with_context("request_id", request.as_str())
                     .with_context("unmet", unmet)
             }
+            RunError::NotAsked { request, status } => Self::of(Exit::Refused, "NOT_ASKED", &error)
+                .with_context("request_id", request.as_str())
+                .with_context("status", status.as_str()),
+            RunError::BadAnswer => Self::of(Exit::Usage, "BAD_INPUT", &error),
             RunError::Machine(_) => Self::of(Exit::Failed, "MACHINE", &error),
             RunError::Store(_) => Self::of(Exit::Failed, "STORE_FAILED", &error),
         }
         .with_hint(hint)
+    }
+}
+
+impl From<FailedCheck> for Report {
+    fn from(check: FailedCheck) -> Self {
+        let message = format!("the check {} of the doctor fails: {}", check.id, check.detail);
+        let hint = check.fix.clone().unwrap_or_else(|| "`lockkeeper doctor` shows all checks".to_owned());
+        Self::new(Exit::Refused, "DOCTOR_FAILED", message)
+            .with_hint(hint)
+            .with_context("check", serde_json::to_value(check).unwrap_or_default())
+    }
+}
+
+impl Report {
+    /// Reports that another program executes a request: it holds the lock file.
+    pub fn locked_by_file(request: &RequestId, holder: &LockFileHolder) -> Self {
+        let who = holder.holder.as_deref().map_or_else(String::new, |holder| format!(" ({holder})"));
+        let path = holder.path.display();
+        let message = format!("another program executes {request}{who}: it holds the lock file {path}");
+        Self::new(Exit::Refused, "RUN_IN_PROGRESS", message)
+            .explained_as("RUN_IN_PROGRESS_ELSEWHERE")
+            .with_hint(format!(
+                "wait until that program has ended; `lockkeeper locks --format {}` shows its lock",
+                holder.format
+            ))
+            .with_context("request_id", request.as_str())
+            .with_context("run_id", holder.holder.clone())
+            .with_context("lock_file", path.to_string())
+            .with_context("format", holder.format)
     }
 }
 
@@ -69,6 +104,13 @@ impl From<Refusal> for Report {
                 of_run(Self::of(Exit::Refused, "QUEUE_FULL", &refusal), run)
                     .with_context("request_id", request.as_str())
             }
+            Refusal::Forbidden { request, run, .. } => {
+                of_run(Self::of(Exit::Refused, "CONFLICT_ABORT", &refusal), run)
+                    .with_context("request_id", request.as_str())
+            }
+            Refusal::InProgress { request, run, .. } => Self::of(Exit::Refused, "RUN_IN_PROGRESS", &refusal)
+                .with_context("request_id", request.as_str())
+                .with_context("run_id", run.as_str()),
             Refusal::MissingDependency { .. } => Self::of(Exit::Usage, "NO_SUCH_REQUEST", &refusal),
             Refusal::Cycle { .. } => Self::of(Exit::Usage, "CIRCLE", &refusal),
         };

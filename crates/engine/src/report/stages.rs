@@ -34,20 +34,24 @@ impl From<StageError> for Report {
             StageError::Refused(error) => return error.into(),
             StageError::Run(error) => return error.into(),
             StageError::Conflicts(error) => return error.into(),
+            StageError::GroupLock(error) => return error.into(),
             error => error,
         };
         let (exit, code) = match &error {
             StageError::Abort(_) => (Exit::Refused, "CONFLICT_ABORT"),
             StageError::QueueFull { .. } => (Exit::Refused, "QUEUE_FULL"),
-            StageError::NoCommand(_) | StageError::GroupName { .. } => (Exit::Usage, "BAD_STAGES"),
+            StageError::NoCommand(_) | StageError::GroupName { .. } | StageError::GroupLockName { .. } => {
+                (Exit::Usage, "BAD_STAGES")
+            }
             StageError::NothingToResume { .. } => (Exit::Usage, "NOTHING_TO_RESUME"),
             StageError::Changed { .. } => (Exit::Usage, "STAGES_CHANGED"),
             StageError::AlreadyRunning { .. } => (Exit::Refused, "EXECUTION_RUNS"),
             StageError::NotOurs(_) => (Exit::Refused, "DUPLICATE"),
             StageError::Io { .. } => (Exit::Failed, "STAGES_FAILED"),
-            StageError::Refused(_) | StageError::Run(_) | StageError::Conflicts(_) => {
-                (Exit::Failed, "STAGES_FAILED")
-            }
+            StageError::Refused(_)
+            | StageError::Run(_)
+            | StageError::Conflicts(_)
+            | StageError::GroupLock(_) => (Exit::Failed, "STAGES_FAILED"),
         };
         let hint = error.hint();
         Self::of(exit, code, &error).with_hint(hint)

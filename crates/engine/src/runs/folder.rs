@@ -48,6 +48,11 @@ impl RunFolder {
         self.path.join("stage.json")
     }
 
+    /// The answer of a person to the question of the run before.
+    pub fn answer(&self) -> PathBuf {
+        self.path.join("answer")
+    }
+
     /// Which bytes of the output were cut out because it was too large: `{"cut_from":N,"cut_to":M}`.
     pub fn cut(&self) -> PathBuf {
         self.path.join("output.cut")

@@ -6,7 +6,7 @@ use std::path::Path;
 use lockkeeper_core::id::{HolderId, RequestId, RunId, WorkerId};
 use lockkeeper_core::liveness::LockState;
 use lockkeeper_core::request::RequestStatus;
-use lockkeeper_core::run::{Run, RunState};
+use lockkeeper_core::run::{Run, RunState, Status};
 use lockkeeper_core::time::Moment;
 use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_store::StoreError;
@@ -14,10 +14,12 @@ use lockkeeper_store::runs::{
     AutoRun, RequestFilter, RunFilter, RunRecords, StoredEvent, StoredRequest, Worker,
 };
 
-use super::{RunError, Runs, found};
+use super::{RunError, Runs, found, short_id};
 
 /// Lists compute positions in the queue only up to this one.
 const COUNTED: usize = 200;
+/// A shorter part of an id names no run: an id would begin with it by chance.
+const SHORTEST_PART: usize = 3;
 
 /// A run with its request and its events.
 #[derive(Clone, Debug)]
@@ -52,6 +54,17 @@ pub struct RequestEntry {
     pub latest: Option<Run>,
     /// Why no worker executes that run; none when one does, or when it has ended.
     pub blocked: Option<Blocked>,
+}
+
+/// How many requests and runs there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// How many requests have each status. A status that no request has is left out.
+    pub requests: Vec<(RequestStatus, u64)>,
+    /// How many runs have each status. A status that no run has is left out.
+    pub runs: Vec<(Status, u64)>,
+    /// When the oldest run of the queue entered it, in microseconds since 1970; none if the queue is empty.
+    pub oldest_queued_at: Option<i64>,
 }
 
 /// What changed after a position in the log of events.
@@ -101,7 +114,8 @@ impl Runs {
         found(&*self.store.snapshot()?, id)
     }
 
-    /// Finds a run by its id, by a unique suffix of its id, or by the id of its request (then the latest run).
+    /// Finds a run by its id, by the id of its request (then the latest run), or by a unique part of one of them: the end, or
+    /// the beginning of the last part, of at least [`SHORTEST_PART`] letters.
     pub fn find(&self, text: &str) -> Result<Run, RunError> {
         let no_run = || RunError::NoRun(text.to_owned());
         let id: RunId = text.parse().map_err(|_| no_run())?;
@@ -114,10 +128,12 @@ impl Runs {
         {
             return Ok(run);
         }
-        let mut ending = records.runs_ending_with(text)?.into_iter();
-        match (ending.next(), ending.next()) {
-            (Some(run), None) => Ok(run),
-            (None, _) => Err(no_run()),
+        let mut found = records.runs_by_part(text)?;
+        found.extend(latest_by_part(&*records, text)?);
+        let mut found = found.into_iter();
+        match (found.next(), found.next()) {
+            (Some(run), None) if text.len() >= SHORTEST_PART => Ok(run),
+            (Some(_), None) | (None, _) => Err(no_run()),
             (Some(one), Some(other)) => {
                 Err(RunError::Ambiguous { text: text.to_owned(), one: one.id, other: other.id })
             }
@@ -128,8 +144,7 @@ impl Runs {
     pub fn entries(&self, filter: &RunFilter) -> Result<Vec<RunEntry>, RunError> {
         let records = &*self.store.snapshot()?;
         let (mut entries, mut queue) = (Vec::new(), Queue::for_many(records, &self.folder));
-        for run in records.runs(filter)? {
-            let Some(request) = records.request(&run.request)? else { continue };
+        for (run, request) in records.runs_with_requests(filter)? {
             let blocked = queue.blocked(&run, &request)?;
             entries.push(RunEntry { run, request, blocked });
         }
@@ -140,15 +155,36 @@ impl Runs {
     pub fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestEntry>, RunError> {
         let records = &*self.store.snapshot()?;
         let mut queue = Queue::for_many(records, &self.folder);
-        let entries = records.requests(filter)?.into_iter().map(|request| queue.entry(request));
+        let found = records.requests_with_runs(filter)?.into_iter();
+        Ok(found.map(|(request, latest)| queue.entry(request, latest)).collect::<Result<_, _>>()?)
+    }
+
+    /// Queued requests with their runs: first at most `limit` that can run, in the order of the queue, then at most `limit`
+    /// that come after others.
+    pub fn queue(&self, limit: usize) -> Result<Vec<RequestEntry>, RunError> {
+        let records = &*self.store.snapshot()?;
+        let open = records.open_requests(limit, limit)?;
+        let queued = open.into_iter().filter(|stored| stored.status == RequestStatus::Queued);
+        let ids: Vec<RequestId> = queued.map(|stored| stored.request.id).collect();
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let place: HashMap<RequestId, usize> = ids.iter().cloned().zip(0..).collect();
+        let filter = RequestFilter { limit: ids.len(), ids, ..RequestFilter::default() };
+        let mut found = records.requests_with_runs(&filter)?;
+        found.sort_by_key(|(stored, _)| place.get(&stored.request.id).copied());
+        let mut queue = Queue::for_many(records, &self.folder);
+        let entries = found.into_iter().map(|(request, latest)| queue.entry(request, latest));
         Ok(entries.collect::<Result<_, _>>()?)
     }
 
     /// One request with its latest run.
     pub fn request(&self, id: &RequestId) -> Result<RequestEntry, RunError> {
         let records = &*self.store.snapshot()?;
-        let request = records.request(id)?.ok_or_else(|| RunError::NoRequest(id.clone()))?;
-        Ok(Queue::for_one(records, &self.folder).entry(request)?)
+        let filter = RequestFilter { ids: vec![id.clone()], limit: 1, ..RequestFilter::default() };
+        let found = records.requests_with_runs(&filter)?.pop();
+        let (request, latest) = found.ok_or_else(|| RunError::NoRequest(id.clone()))?;
+        Ok(Queue::for_one(records, &self.folder).entry(request, latest)?)
     }
 
     /// One request; none if there is no such request.
@@ -195,6 +231,16 @@ impl Runs {
         Ok(self.store.snapshot()?.request_counts()?)
     }
 
+    /// How many requests and runs have each status, and since when the oldest run of the queue waits.
+    pub fn totals(&self) -> Result<Totals, RunError> {
+        let records = self.store.snapshot()?;
+        Ok(Totals {
+            requests: records.request_counts()?,
+            runs: records.run_counts()?,
+            oldest_queued_at: records.oldest_queued_at()?,
+        })
+    }
+
     /// How many requests match a filter; its limit does not count.
     pub fn count_matching(&self, filter: &RequestFilter) -> Result<u64, RunError> {
         let counts = self.store.snapshot()?.count_matching(filter)?;
@@ -205,6 +251,19 @@ impl Runs {
     pub fn list(&self, filter: &RunFilter) -> Result<Vec<Run>, RunError> {
         Ok(self.store.snapshot()?.runs(filter)?)
     }
+}
+
+/// The latest runs of requests whose short id begins with this text.
+fn latest_by_part(records: &dyn RunRecords, text: &str) -> Result<Vec<Run>, StoreError> {
+    let filter = RequestFilter { text: Some(text.to_owned()), limit: COUNTED, ..RequestFilter::default() };
+    let mut found = Vec::new();
+    for request in records.requests(&filter)? {
+        let id = request.request.id.as_str();
+        if short_id(id) != id && short_id(id).starts_with(text) {
+            found.extend(records.latest_run(&request.request.id)?);
+        }
+    }
+    Ok(found)
 }
 
 /// Facts about the queue that one snapshot needs for many runs; each is read once.
@@ -231,11 +290,7 @@ impl<'r> Queue<'r> {
     }
 
     /// A request with its latest run.
-    fn entry(&mut self, request: StoredRequest) -> Result<RequestEntry, StoreError> {
-        let latest = match &request.latest {
-            Some(run) => self.records.run(run)?,
-            None => None,
-        };
+    fn entry(&mut self, request: StoredRequest, latest: Option<Run>) -> Result<RequestEntry, StoreError> {
         let blocked = match &latest {
             Some(run) => self.blocked(run, &request)?,
             None => None,

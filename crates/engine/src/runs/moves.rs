@@ -1,6 +1,7 @@
 //! Changes of one run: a rule computes the next record, and compare-and-set writes it.
 
 use lockkeeper_core::id::{RequestId, RunId, WorkerId};
+use lockkeeper_core::record::Priority;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::transition::{self, Claimant, FinishPolicy, Mark, Transition, TransitionError};
 use lockkeeper_core::run::{Run, RunState, Stamp};
@@ -65,6 +66,14 @@ impl Runs {
         }
     }
 
+    /// Changes the priority of a request, and with it the place of its queued run.
+    pub fn set_priority(&self, request: &RequestId, priority: Priority) -> Result<(), RunError> {
+        if !self.store.set_priority(request, priority)? {
+            return Err(RunError::NoRequest(request.clone()));
+        }
+        Ok(self.store.sync()?)
+    }
+
     /// Records that the command of a run asks for help. A power cut may lose it.
     pub fn ask_for_help(&self, id: &RunId, message: Option<&str>) -> Result<(), RunError> {
         let run = found(&*self.store.snapshot()?, id)?;
@@ -81,8 +90,11 @@ impl Runs {
         }
     }
 
-    /// Ends the queued runs that timed out. Writes nothing if there are none.
+    /// Ends the queued runs that timed out. Writes nothing if there are none, or if nothing can be written here.
     pub fn expire(&self) -> Result<Vec<Run>, RunError> {
+        if self.store.is_read_only() {
+            return Ok(Vec::new());
+        }
         let records = self.store.snapshot()?;
         let now = records.now();
         let overdue = records.overdue(BATCH)?;

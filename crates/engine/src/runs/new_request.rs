@@ -20,13 +20,17 @@ const MADE_TITLE: usize = 80;
 /// The longest command with all its arguments, in bytes. The system itself does not accept much more.
 const LONGEST_COMMAND: usize = 1 << 20;
 /// The longest key, in bytes.
-const LONGEST_KEY: usize = 255;
+const LONGEST_KEY: usize = 256;
 /// The largest number of retries: with more, the waits between them would take years.
 const MOST_RETRIES: u32 = 1000;
 
 /// A request as a user writes it, before it is checked.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    derive(utoipa::ToSchema),
+    schema(example = json!({ "title": "tests", "command": ["make", "test"], "locks": ["db"], "timeout": "10m" }))
+)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewRequest {
     /// Its id; generated if it is not given.
@@ -108,6 +112,9 @@ pub enum BadRequest {
     /// There is no command.
     #[error("a request needs a command")]
     NoCommand,
+    /// A request that may replace another one is found by its id. A key would find another one.
+    #[error("a request that replaces another needs its id, and has no key")]
+    NotById,
     /// A text contains a NUL byte, which the system does not accept.
     #[error("{0} contains a NUL byte")]
     Nul(&'static str),
@@ -152,6 +159,7 @@ impl BadRequest {
     pub fn hint(&self) -> String {
         match self {
             Self::NoCommand => "give a program and its arguments behind `--`".to_owned(),
+            Self::NotById => "name the request to replace with an id, and leave out the key".to_owned(),
             Self::Nul(_) => "programs cannot be given NUL bytes".to_owned(),
             Self::TooLong { .. } => "put it into a file and have the command read that".to_owned(),
             Self::NotUtf8 { .. } => "requests are kept as text: put it into a script".to_owned(),
@@ -166,6 +174,15 @@ impl BadRequest {
 }
 
 impl NewRequest {
+    /// Checks a request that may replace another one: the user names it by its id.
+    pub fn check_replacement(self, defaults: &Defaults) -> Result<Request, BadRequest> {
+        let id: RequestId = match (&self.id, &self.key) {
+            (Some(id), None) => id.parse()?,
+            (None, _) | (_, Some(_)) => return Err(BadRequest::NotById),
+        };
+        self.check(&id, defaults)
+    }
+
     /// Checks all fields and fills in the defaults. `made_id` is used if the user has chosen no id.
     pub fn check(self, made_id: &RequestId, defaults: &Defaults) -> Result<Request, BadRequest> {
         check_command(&self.command)?;
@@ -303,6 +320,16 @@ mod tests {
             assert!(matches!(check(new), Err(BadRequest::Span(_))), "{bad}");
         }
         assert!(serde_json::from_str::<NewRequest>(r#"{"comand":["x"]}"#).is_err());
+    }
+
+    #[test]
+    fn a_replacement_names_its_id_and_no_key() {
+        let (id, key) = (Some("nightly".to_owned()), Some("k".to_owned()));
+        let named = NewRequest { id: id.clone(), ..of(&["x"]) };
+        let replacement = |new: NewRequest| new.check_replacement(&Defaults::default());
+        assert_eq!(replacement(named).unwrap().id.as_str(), "nightly");
+        assert_eq!(replacement(of(&["x"])), Err(BadRequest::NotById));
+        assert_eq!(replacement(NewRequest { id, key, ..of(&["x"]) }), Err(BadRequest::NotById));
     }
 
     #[test]

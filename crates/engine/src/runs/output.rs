@@ -16,6 +16,12 @@ const STEP: u64 = 64 * 1024;
 /// How many bytes from the end are searched for lines. An output with longer lines is shown from there.
 const MAX_SEARCH: u64 = 8 * 1024 * 1024;
 
+/// How many bytes from the end are searched for the last line that is not blank.
+const LAST_LINE: usize = 4096;
+
+/// How many bytes one search for a text reads.
+pub const MAX_FIND: u64 = 64 * 1024 * 1024;
+
 /// The longest file that names what was cut out.
 const LONGEST_CUT: u64 = 4096;
 
@@ -35,6 +41,15 @@ impl Window {
     }
 }
 
+/// What a search found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A match begins at this offset.
+    At(u64),
+    /// Nothing yet: the search goes on at this offset.
+    Further(u64),
+}
+
 /// The bytes that were cut out of a very large output: the file has a hole there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
@@ -42,6 +57,13 @@ pub struct Cut {
     pub cut_from: u64,
     /// The first byte after the hole.
     pub cut_to: u64,
+}
+
+impl RunFolder {
+    /// The last line of the output that is not blank; none if there is none, or if it cannot be read.
+    pub fn last_line(&self) -> Option<String> {
+        Output::open(self, None).ok()??.last_line().ok()?
+    }
 }
 
 /// The output of one attempt.
@@ -149,6 +171,70 @@ impl Output {
         Ok(floor)
     }
 
+    /// The last line that is not blank, without escape sequences. Of a very long line only the end.
+    pub fn last_line(&self) -> io::Result<Option<String>> {
+        let end = self.len()?;
+        let mut last = self.read(end.saturating_sub(LAST_LINE as u64), LAST_LINE)?;
+        // A read ends where bytes were cut out.
+        while last.end() < end {
+            let next = self.read(last.end(), LAST_LINE)?;
+            if next.bytes.is_empty() {
+                break;
+            }
+            last = next;
+        }
+        let text = without_escapes(&String::from_utf8_lossy(&last.bytes));
+        let line = text.split(['\n', '\r']).rev().map(str::trim).find(|line| !line.is_empty());
+        Ok(line.map(ToOwned::to_owned))
+    }
+
+    /// Finds a text after an offset, or before it; the case of ASCII letters does not matter. Returns the offset of the match, or
+    /// where the search stopped after [`MAX_FIND`] bytes, or none if there is no further match.
+    pub fn find(&self, text: &[u8], from: u64, forward: bool) -> io::Result<Option<Found>> {
+        let (len, wanted) = (self.len()?, text.to_ascii_lowercase());
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let (mut at, mut searched) = (from.min(len), 0);
+        loop {
+            let (start, end) = if forward { (at, at + STEP) } else { self.before(at)? };
+            // Windows overlap, so that a match between two of them is found.
+            let most = usize::try_from(end - start).unwrap_or(usize::MAX) + wanted.len() - 1;
+            let mut window = self.read(start, most)?;
+            window.bytes.make_ascii_lowercase();
+            let matches = window.bytes.windows(wanted.len()).enumerate();
+            let mut places =
+                matches.filter(|(_, part)| *part == wanted).map(|(place, _)| window.from + place as u64);
+            let found = if forward { places.next() } else { places.rfind(|place| *place < at) };
+            if let Some(place) = found {
+                return Ok(Some(Found::At(place)));
+            }
+            let is_over = if forward { window.bytes.is_empty() || window.end() >= len } else { start == 0 };
+            if is_over {
+                return Ok(None);
+            }
+            // A shorter window ends where bytes were cut out: no match reaches across.
+            at = match forward {
+                true if window.bytes.len() < most => window.end(),
+                true => window.end() + 1 - wanted.len() as u64,
+                false => start,
+            };
+            searched += STEP;
+            if searched >= MAX_FIND {
+                return Ok(Some(Found::Further(at)));
+            }
+        }
+    }
+
+    /// The bytes to search before an offset. They are all before what was cut out, or all after it.
+    fn before(&self, at: u64) -> io::Result<(u64, u64)> {
+        Ok(match self.cut()? {
+            Some(cut) if cut.end < at => (at.saturating_sub(STEP).max(cut.end), at),
+            Some(cut) if cut.start < at => (cut.start.saturating_sub(STEP), cut.start),
+            Some(_) | None => (at.saturating_sub(STEP), at),
+        })
+    }
+
     /// The bytes that are missing.
     pub fn cut(&self) -> io::Result<Option<Range<u64>>> {
         read_cut(&self.cut_path)
@@ -166,6 +252,23 @@ impl Output {
         }
         Ok(read)
     }
+}
+
+/// Removes escape sequences of terminals: colours, and what moves the cursor.
+pub fn without_escapes(text: &str) -> String {
+    let mut parts = text.split('\x1b');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = match part.strip_prefix('[') {
+            // It ends with its first letter.
+            Some(sequence) => sequence.trim_start_matches(|c: char| !c.is_ascii_alphabetic()),
+            None => part,
+        };
+        let mut rest = rest.chars();
+        let _ = rest.next();
+        plain.push_str(rest.as_str());
+    }
+    plain
 }
 
 fn read_cut(path: &Path) -> io::Result<Option<Range<u64>>> {
@@ -221,6 +324,53 @@ mod tests {
         assert_eq!(tail(&blank, 2), "\n\n");
         let (_state, nothing) = output(b"", None);
         assert_eq!(tail(&nothing, 2), "");
+    }
+
+    #[test]
+    fn the_last_line_is_readable() {
+        let last = |text: &[u8], cut| output(text, cut).1.last_line().unwrap();
+        assert_eq!(last(b"", None), None);
+        assert_eq!(last(b"\n \n", None), None);
+        assert_eq!(last(b"a\nno such table: users\n\n", None).as_deref(), Some("no such table: users"));
+        assert_eq!(last(b"10%\r50%\r", None).as_deref(), Some("50%"));
+        assert_eq!(last(b"\x1b[1;31merror\x1b[0m: x\n\x1b[0m", None).as_deref(), Some("error: x"));
+        let cut = Some(Cut { cut_from: 2, cut_to: 5 });
+        assert_eq!(last(b"a\n\0\0\0end\n", cut).as_deref(), Some("end"));
+        let long = [vec![b'x'; LAST_LINE * 2], b"yz".to_vec()].concat();
+        assert!(last(&long, None).is_some_and(|line| line.len() == LAST_LINE && line.ends_with("yz")));
+    }
+
+    #[test]
+    fn a_text_is_found_in_both_directions_and_across_windows() {
+        let edge = STEP as usize - 2;
+        let text = [b"Error one ".to_vec(), vec![b'x'; edge - 10], b"eRRoR two".to_vec(), vec![b'y'; 90_000]]
+            .concat();
+        let (_state, output) = output(&text, None);
+        let find = |from, forward| output.find(b"error", from, forward).unwrap();
+        assert_eq!(find(0, true), Some(Found::At(0)));
+        assert_eq!(find(1, true), Some(Found::At(edge as u64)));
+        assert_eq!(find(edge as u64 + 1, true), None);
+        assert_eq!(find(u64::MAX, false), Some(Found::At(edge as u64)));
+        assert_eq!(find(edge as u64, false), Some(Found::At(0)));
+        assert_eq!(find(0, false), None);
+        assert_eq!(output.find(b"", 0, true).unwrap(), None);
+        let cut = Some(Cut { cut_from: 6, cut_to: 9 });
+        let (_state, with_cut) = self::output(b"one er\0\0\0ror one", cut);
+        let find = |text: &[u8], from, forward| with_cut.find(text, from, forward).unwrap();
+        assert_eq!(
+            [find(b"one", 1, true), find(b"one", 13, false)],
+            [Some(Found::At(13)), Some(Found::At(0))]
+        );
+        assert_eq!([find(b"error", 0, true), find(b"\0", 0, true), find(b"error", 16, false)], [None; 3]);
+        assert_eq!(
+            [find(b"er", 9, false), find(b"ror", 16, false)],
+            [Some(Found::At(4)), Some(Found::At(9))]
+        );
+        let brute: Vec<u64> = (0..text.len())
+            .filter(|at| text[*at..].len() >= 3 && text[*at..*at + 3].eq_ignore_ascii_case(b"r o"))
+            .map(|at| at as u64)
+            .collect();
+        assert_eq!(output.find(b"R O", 0, true).unwrap(), brute.first().map(|at| Found::At(*at)));
     }
 
     #[test]

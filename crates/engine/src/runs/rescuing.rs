@@ -8,6 +8,7 @@ use lockkeeper_core::run::{Run, Status};
 
 use super::moves::{NotMoved, policy};
 use super::{RunError, Runs};
+use lockkeeper_platform::process;
 use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::{RunFilter, Worker};
 
@@ -42,25 +43,58 @@ impl Runs {
     /// Runs that wait for their next attempt, whether it is due or not. Those of stages are left out: only the executor of
     /// a stage makes their attempts.
     pub(crate) fn waiting_attempts(&self) -> Result<Vec<Run>, StoreError> {
+        let waiting = self.all_waiting_attempts()?.into_iter();
+        Ok(waiting.filter(|(_, conductor)| conductor.is_none()).map(|(run, _)| run).collect())
+    }
+
+    /// Runs of stages that wait for their next attempt, each with the owner of its group.
+    pub(crate) fn waiting_stage_attempts(&self) -> Result<Vec<(Run, String)>, StoreError> {
+        let waiting = self.all_waiting_attempts()?.into_iter();
+        Ok(waiting.filter_map(|(run, conductor)| Some((run, conductor?))).collect())
+    }
+
+    fn all_waiting_attempts(&self) -> Result<Vec<(Run, Option<String>)>, StoreError> {
         let records = self.store.snapshot()?;
         let filter =
             RunFilter { statuses: vec![Status::Running], limit: MOST_RUNNING, ..RunFilter::default() };
         let mut waiting = records.runs(&filter)?;
         waiting.retain(Run::waits_for_retry);
-        let mut free = Vec::new();
+        let mut found = Vec::new();
         for run in waiting {
-            let request = records.request(&run.request)?;
-            if request.is_some_and(|stored| stored.request.conductor().is_none()) {
-                free.push(run);
+            if let Some(stored) = records.request(&run.request)? {
+                found.push((run, stored.request.conductor().map(ToOwned::to_owned)));
             }
         }
-        Ok(free)
+        Ok(found)
+    }
+
+    /// Ends a run that waits for an attempt which nobody will make. None if it has changed meanwhile.
+    pub(crate) fn give_up_attempt(&self, run: &Run, why: &str) -> Result<Option<Run>, RunError> {
+        let Some((found, _)) = self.run_with_request(&run.id)? else { return Ok(None) };
+        let version = run.version;
+        let ended = self.try_move(found, |run, now| {
+            if run.version != version {
+                return Err(());
+            }
+            transition::give_up_attempt(run, why.to_owned(), now).map_err(|_| ())
+        })?;
+        let Ok(ended) = ended else { return Ok(None) };
+        self.store.sync()?;
+        Ok(Some(ended))
     }
 
     /// The processes of all registered workers.
     pub(crate) fn worker_processes(&self) -> Result<Vec<ProcessRef>, StoreError> {
         let workers = self.store.snapshot()?.workers()?;
         Ok(workers.into_iter().map(|worker| worker.process).collect())
+    }
+
+    /// The process of the worker of a run, if a signal has stopped it.
+    pub fn stopped_worker(&self, run: &Run) -> Result<Option<ProcessRef>, RunError> {
+        let Some(id) = run.worker() else { return Ok(None) };
+        let workers = self.store.snapshot()?.workers()?;
+        let worker = workers.into_iter().find(|worker| worker.id == *id);
+        Ok(worker.map(|worker| worker.process).filter(|process| process::is_stopped(*process)))
     }
 
     /// Gives a run to another worker. A run that has ended keeps its end: only its processes have to be ended. None if another

@@ -51,12 +51,45 @@ impl Runs {
         queue_limit: Option<u64>,
     ) -> Result<Vec<Submitted>, SubmitError> {
         let runs = self.new_run_ids(requests.len())?;
-        let submission = Submission { requests, runs: &runs, queue_limit };
+        let submission = Submission { requests, runs: &runs, queue_limit, forbidden: None };
         let answer = self.store.submit(&submission).map_err(RunError::from)?;
         if wrote(&answer) {
             self.store.sync().map_err(RunError::from)?;
         }
         Ok(answer?)
+    }
+
+    /// Submits a request whose id may be in use.
+    pub fn replace(&self, request: &Request, queue_limit: Option<u64>) -> Result<Submitted, SubmitError> {
+        let mut submitted = self.replace_all(std::slice::from_ref(request), queue_limit)?;
+        Ok(submitted.pop().expect("one request gives one answer"))
+    }
+
+    /// Submits requests whose ids may be in use, all or none. A request that exists gets the new definition and a new run;
+    /// its queued run is canceled. It is refused while one of them runs.
+    pub fn replace_all(
+        &self,
+        requests: &[Request],
+        queue_limit: Option<u64>,
+    ) -> Result<Vec<Submitted>, SubmitError> {
+        let runs = self.new_run_ids(requests.len())?;
+        let submission = Submission { requests, runs: &runs, queue_limit, forbidden: None };
+        let submitted = self.store.replace(&submission).map_err(RunError::from)??;
+        self.store.sync().map_err(RunError::from)?;
+        Ok(submitted)
+    }
+
+    /// Records that a conflict rule forbids a request: it gets one run, which is rejected.
+    pub fn reject(&self, request: &Request, why: &str) -> Result<(), RunError> {
+        let runs = self.new_run_ids(1)?;
+        let requests = std::slice::from_ref(request);
+        let submission = Submission { requests, runs: &runs, queue_limit: None, forbidden: Some(why) };
+        // The answer is the refusal.
+        let answer = self.store.submit(&submission)?;
+        if wrote(&answer) {
+            self.store.sync()?;
+        }
+        Ok(())
     }
 
     /// Queues a new run of a request whose last run has ended.
@@ -88,7 +121,9 @@ pub(super) fn requeue(records: &dyn RunRecords, request: &RequestId, id: RunId) 
 fn wrote(answer: &Result<Vec<Submitted>, Refusal>) -> bool {
     match answer {
         Ok(submitted) => submitted.iter().any(|one| !one.existing),
-        Err(Refusal::Duplicate { run, .. } | Refusal::QueueFull { run, .. }) => run.is_some(),
-        Err(Refusal::MissingDependency { .. } | Refusal::Cycle { .. }) => false,
+        Err(
+            Refusal::Duplicate { run, .. } | Refusal::QueueFull { run, .. } | Refusal::Forbidden { run, .. },
+        ) => run.is_some(),
+        Err(Refusal::InProgress { .. } | Refusal::MissingDependency { .. } | Refusal::Cycle { .. }) => false,
     }
 }

@@ -1,5 +1,10 @@
 //! Imports the pending tasks of a swarm's `tasks.json` as requests.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use lockkeeper_core::id::RequestId;
+use lockkeeper_formats::swarm::{TASKS_VARIABLE, check_task};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -36,9 +41,9 @@ pub struct Imported {
 
 /// Makes a request of every pending task; the template is the command of the agent.
 ///
-/// Each request has the key `swarm:ID`, so that a task is submitted once, however often its file is imported. The error says what
-/// is wrong with the file.
-pub fn import(text: &str, agent: &Template) -> Result<Imported, String> {
+/// Each request has the key `swarm:ID`, so that a task is submitted once, however often its file is imported. `queue` is the path
+/// of the file: workers record there who has a task, and how it ended. The error says what is wrong with the file.
+pub fn import(text: &str, agent: &Template, queue: Option<&Path>) -> Result<Imported, String> {
     let file: File = serde_json::from_str(text).map_err(|error| {
         if serde_json::from_str::<Value>(text).is_ok() {
             "it is JSON, but no list of tasks with an id each".to_owned()
@@ -47,6 +52,8 @@ pub fn import(text: &str, agent: &Template) -> Result<Imported, String> {
         }
     })?;
     let (File::Object { tasks } | File::List(tasks)) = file;
+    let queue = queue.and_then(Path::to_str).map(|path| (TASKS_VARIABLE.to_owned(), path.to_owned()));
+    let queue: BTreeMap<String, String> = queue.into_iter().collect();
     let mut imported = Imported::default();
     for (place, task) in tasks.iter().enumerate() {
         if task.status.as_deref().is_some_and(|status| status != "pending") {
@@ -61,6 +68,7 @@ pub fn import(text: &str, agent: &Template) -> Result<Imported, String> {
                 return Err(about("has an id that is neither a text nor a number"));
             }
         };
+        check_task(&id).map_err(|error| about(&format!("has a bad id: {error}")))?;
         let prompt = task.prompt.as_deref().filter(|prompt| !prompt.trim().is_empty());
         let prompt = prompt.ok_or_else(|| about("has no prompt"))?;
         let key = format!("swarm:{id}");
@@ -70,7 +78,9 @@ pub fn import(text: &str, agent: &Template) -> Result<Imported, String> {
             priority: priority(task.priority),
             origin: Some(key.clone()),
             key: Some(key),
-            id: Some(id),
+            env: queue.clone(),
+            // A task may have a longer id than a request.
+            id: id.parse::<RequestId>().is_ok().then_some(id),
             ..NewRequest::default()
         });
     }
@@ -92,7 +102,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Imported, String> {
-        import(text, &Template::parse("agent --task {task} {prompt}").unwrap())
+        import(text, &Template::parse("agent --task {task} {prompt}").unwrap(), None)
     }
 
     #[test]

@@ -65,3 +65,13 @@ pub(super) fn request_id(execution: &str, group: usize, agent: usize) -> Request
     let id = format!("{execution}.{}.{}", group + 1, agent + 1);
     id.parse().expect("letters, digits, dots and dashes are an id")
 }
+
+/// A short fingerprint of commands (FNV-1a): equal commands have equal ones, in every version of this program.
+pub(super) fn digest(agents: &[AgentCommand]) -> String {
+    let words = agents.iter().flat_map(|agent| agent.command.iter().map(String::as_str).chain(["\u{1}"]));
+    let bytes = words.flat_map(|word| word.bytes().chain([0]));
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}

@@ -4,8 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use lockkeeper_core::conflict::Action;
+use lockkeeper_core::retry::RetryPolicy;
 use lockkeeper_core::time::format_span;
-use lockkeeper_stages::{Downgrade, Response, Trigger};
+use lockkeeper_stages::{Downgrade, Reduction, Response, Trigger};
 
 /// An event that may trigger rules.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,10 +15,12 @@ pub(super) enum TriggerEvent {
     LockTimeout(Duration),
     /// The number of failed agents.
     Failures(u64),
-    /// The one-minute load average of the machine.
-    Load(f64),
+    /// The one-minute load average of the machine, and the number of its cores.
+    Load(f64, usize),
     /// The share of memory in use, from 0 to 1.
     Memory(f64),
+    /// The plan has a conflict, under the rule of this name if there is one.
+    ConflictFound(Option<String>),
     /// How often a group had to wait because others held what it needs.
     Conflicts(u64),
     /// A group on the critical path has failed.
@@ -34,8 +37,13 @@ impl fmt::Display for TriggerEvent {
             }
             Self::Failures(1) => f.write_str("an agent has failed"),
             Self::Failures(count) => write!(f, "{count} agents have failed"),
-            Self::Load(load) => write!(f, "the load is {load:.2}"),
+            Self::Load(load, cores) => {
+                let share = load / (*cores).max(1) as f64 * 100.0;
+                write!(f, "the load is {load:.2}, {share:.0} % of {cores} cores")
+            }
             Self::Memory(share) => write!(f, "{:.0} % of memory are in use", share * 100.0),
+            Self::ConflictFound(Some(rule)) => write!(f, "groups conflict under rule {rule}"),
+            Self::ConflictFound(None) => f.write_str("groups conflict"),
             Self::Conflicts(1) => f.write_str("a group met others that held what it needs"),
             Self::Conflicts(count) => write!(f, "groups met others that held what they need, {count} times"),
             Self::CriticalPath => f.write_str("a group on the longest path failed"),
@@ -47,22 +55,27 @@ impl fmt::Display for TriggerEvent {
 /// What a rule makes the executor do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RuleAction {
-    /// Run groups one by one from now on, after this pause.
+    /// Run groups one by one from now on, with this pause before each.
     Serial(Duration),
     /// Run fewer groups at a time.
-    ReduceParallelism,
+    ReduceParallelism(Reduction),
     /// Start no group for this long.
     Pause(Duration),
     /// Stop all groups.
     Abort,
+    /// Stop all groups, and run the command for a rollback.
+    AbortWithRollback,
     /// Only log it.
     Notify,
 }
 
-/// The names and actions of the rules that an event triggers.
-pub(super) fn triggered<'d>(rules: &'d [Downgrade], event: &TriggerEvent) -> Vec<(&'d str, RuleAction)> {
+/// The rules that an event triggers, and their actions.
+pub(super) fn triggered<'d>(
+    rules: &'d [Downgrade],
+    event: &TriggerEvent,
+) -> Vec<(&'d Downgrade, RuleAction)> {
     let matching = rules.iter().filter(|rule| triggers(event, &rule.trigger));
-    matching.filter_map(|rule| Some((rule.name.value.as_str(), action(rule)?))).collect()
+    matching.filter_map(|rule| Some((rule, action(rule)?))).collect()
 }
 
 fn triggers(event: &TriggerEvent, trigger: &Trigger) -> bool {
@@ -71,7 +84,11 @@ fn triggers(event: &TriggerEvent, trigger: &Trigger) -> bool {
             after.is_none_or(|after| *waited >= after)
         }
         (Trigger::Failures { count }, TriggerEvent::Failures(failed)) => failed >= count,
-        (Trigger::Load { above }, TriggerEvent::Load(load)) => load > above,
+        (Trigger::Load { above, per_core }, TriggerEvent::Load(load, cores)) => {
+            let load = if *per_core { load / (*cores).max(1) as f64 } else { *load };
+            load > *above
+        }
+        (Trigger::Conflict { rule }, TriggerEvent::ConflictFound(found)) => rule.is_none() || rule == found,
         (Trigger::Memory { above }, TriggerEvent::Memory(share)) => share > above,
         (Trigger::RepeatedConflict { times }, TriggerEvent::Conflicts(met)) => met >= times,
         (Trigger::CriticalPath, TriggerEvent::CriticalPath) => true,
@@ -90,7 +107,8 @@ fn action(rule: &Downgrade) -> Option<RuleAction> {
             | Action::MutexLock
             | Action::QueueExecution,
         ) => Some(RuleAction::Serial(delay)),
-        Response::ReduceParallelism => Some(RuleAction::ReduceParallelism),
+        Response::AbortWithRollback => Some(RuleAction::AbortWithRollback),
+        Response::ReduceParallelism(reduction) => Some(RuleAction::ReduceParallelism(*reduction)),
         Response::Pause => Some(RuleAction::Pause(delay)),
         Response::Notify | Response::Prioritize => Some(RuleAction::Notify),
         // Requests have their own retries. `stages check` reports unknown responses.
@@ -98,13 +116,30 @@ fn action(rule: &Downgrade) -> Option<RuleAction> {
     }
 }
 
-/// How often to retry an agent after a network failure, and the first pause; none without such a rule.
-pub(super) fn network_retries(rules: &[Downgrade]) -> Option<(u32, Duration)> {
-    let rule = rules.iter().find(|rule| {
-        rule.trigger == Trigger::Network && matches!(rule.response, Response::Retry | Response::Pause)
-    })?;
-    let retries = u32::try_from(rule.retries.unwrap_or(3)).unwrap_or(u32::MAX);
-    Some((retries, rule.delay.unwrap_or(Duration::from_secs(5))))
+/// How agents are retried. A rule about the network is for exit codes that tell of it; other rules are for all failures.
+pub(super) fn retry_policy(rules: &[Downgrade]) -> RetryPolicy {
+    let retries = |rule: &&Downgrade| {
+        matches!(
+            (&rule.trigger, &rule.response),
+            (Trigger::Network, Response::Retry | Response::Pause)
+                | (
+                    Trigger::Failures { .. } | Trigger::CriticalPath | Trigger::Timeout { .. },
+                    Response::Retry
+                )
+        )
+    };
+    let is_general = |rule: &&Downgrade| rule.trigger != Trigger::Network;
+    let mut all = rules.iter().filter(retries);
+    let Some(rule) = all.clone().find(is_general).or_else(|| all.next()) else {
+        return RetryPolicy::default();
+    };
+    let defaults = RetryPolicy::default();
+    RetryPolicy {
+        limit: u32::try_from(rule.retries.unwrap_or(3)).unwrap_or(u32::MAX),
+        base: rule.delay.unwrap_or(Duration::from_secs(5)),
+        longest: rule.longest_delay.unwrap_or(defaults.longest),
+        codes: if is_general(&rule) { Vec::new() } else { NETWORK_CODES.to_vec() },
+    }
 }
 
 /// The waits for a lease after which a rule may apply, the shortest first.
@@ -124,4 +159,4 @@ pub(super) fn agent_timeout(rules: &[Downgrade]) -> Option<Duration> {
 }
 
 /// The exit codes for network failures: of curl, of ssh, and of sysexits.
-pub(super) const NETWORK_CODES: [u8; 11] = [5, 6, 7, 28, 35, 52, 55, 56, 68, 69, 255];
+const NETWORK_CODES: [u8; 11] = [5, 6, 7, 28, 35, 52, 55, 56, 68, 69, 255];

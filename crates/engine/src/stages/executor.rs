@@ -17,16 +17,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::conflict::Action;
-use lockkeeper_core::id::{Name, Owner};
+use lockkeeper_core::id::{Name, Owner, RunId};
 use lockkeeper_core::plan::{Bond, Cause, GroupState, Mode};
 use lockkeeper_core::record::Lease;
-use lockkeeper_core::tune::{Sign as Smoothness, tune};
+use lockkeeper_core::request::Request;
+use lockkeeper_core::tune::{Observation, Sign as Smoothness, judge, tune};
+use lockkeeper_formats::group::{Folders, GroupId};
+use lockkeeper_platform::load;
 use lockkeeper_platform::signal::Signals;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_stages::{PhasePlan, Stages};
 use serde_json::json;
 
-use super::agents::{AgentCommand, commands};
+use super::agents::{AgentCommand, commands, digest, request_id};
 use super::downgrade_rules::TriggerEvent;
 use super::group::{Control, End, GroupMessage};
 use super::log::{ExecutionLog, fields};
@@ -34,7 +37,8 @@ use super::outcome::{Outcome, State, Stopped, critical};
 use super::record::{self, Execution};
 use super::{PhaseEvent, StageError};
 use crate::conflicts::{self, ConflictLog};
-use crate::runs::{RunError, template::Template};
+use crate::runs::{RunError, new_id, template::Template};
+use crate::stage_names;
 use crate::work::{ControlListener, Worker};
 
 /// How often the executor checks for signals and calls the listener while nothing happens.
@@ -54,6 +58,16 @@ pub struct Options {
     pub resume: bool,
     /// The load to assume; none to read the load of the machine.
     pub load: Option<f64>,
+    /// How long a group waits for its locks, whatever the file says.
+    pub lock_timeout: Option<Duration>,
+    /// The folder of group locks that groups take besides their leases.
+    pub lock_folders: Option<Folders>,
+}
+
+/// The lock folder, and the name of the lock of each group.
+pub struct GroupLocks {
+    pub(super) folders: Folders,
+    pub(super) ids: Vec<GroupId>,
 }
 
 /// Called with each event, and every [`TICK`] without one. The second argument has the state of every group.
@@ -72,6 +86,7 @@ pub struct PhaseExecutor<'c> {
     lease: Lease,
     agents: Vec<Vec<AgentCommand>>,
     names: Vec<Name>,
+    locks: Option<GroupLocks>,
     critical: Vec<bool>,
 }
 
@@ -95,6 +110,7 @@ impl<'c> PhaseExecutor<'c> {
             ConflictLog::beside(&options.file).append(&lines)?;
         }
         if plan.plan.mode == Mode::Abort {
+            reject_all(worker, plan, &options)?;
             return Err(StageError::Abort(plan.plan.reason.clone()));
         }
         let (waiting, size) = (queued_groups(plan), stages.resolution.queue_size);
@@ -107,11 +123,12 @@ impl<'c> PhaseExecutor<'c> {
             id.parse::<Name>().map_err(|source| StageError::GroupName { group: id.clone(), source })
         });
         let names = names.collect::<Result<Vec<_>, _>>()?;
+        let locks = options.lock_folders.clone().map(|folders| group_locks(plan, folders)).transpose()?;
         let (execution, lease) = record::begin(worker, plan, &options)?;
         let log = ExecutionLog::of(log_path, &execution.id, &plan.phase);
         let (id, execution) = (execution.id.clone(), Mutex::new(execution));
         let critical = critical(&plan.plan);
-        Ok(Self { worker, stages, plan, options, log, id, execution, lease, agents, names, critical })
+        Ok(Self { worker, stages, plan, options, log, id, execution, lease, agents, names, locks, critical })
     }
 
     /// The id of the execution.
@@ -119,7 +136,7 @@ impl<'c> PhaseExecutor<'c> {
         &self.id
     }
 
-    /// Executes the phase. The first signal stops all groups.
+    /// Executes the phase. The first signal stops all groups, the second one kills what has not stopped yet.
     pub fn execute(self, signals: &Signals, listener: PhaseListener<'_>) -> Result<Outcome, StageError> {
         // Before the listener, which rescues all runs: what belongs to this execution is waited for.
         let mut adopted = Vec::new();
@@ -132,6 +149,8 @@ impl<'c> PhaseExecutor<'c> {
         let begun = Instant::now();
         let mut state = self.initial_state();
         let (sender, receiver) = channel();
+        self.record_fallbacks(&mut state, listener)?;
+        self.check_plan(&control, &mut state, listener)?;
         let executed = thread::scope(|scope| {
             let result = loop {
                 if let Err(error) = self.start_groups(scope, &control, &sender, &mut state, listener) {
@@ -182,8 +201,9 @@ impl<'c> PhaseExecutor<'c> {
     ) -> Result<(), StageError> {
         match receiver.recv_timeout(TICK) {
             Ok(Message::FromGroup(_, GroupMessage::Event(event))) => {
-                if let PhaseEvent::GroupStarted { waited, .. } = &event {
+                if let PhaseEvent::GroupStarted { group, waited } = &event {
                     state.outcome.waited += *waited;
+                    state.waits.insert(*group, *waited);
                 }
                 if let PhaseEvent::AgentEnded { run, .. } = &event {
                     self.count_failure(run, control, state, listener)?;
@@ -207,9 +227,13 @@ impl<'c> PhaseExecutor<'c> {
                 listener(None, state.progress.states());
             }
         }
-        let received = signals.take().map_err(RunError::Machine)?;
-        if let Some(signal) = received.first().filter(|_| !control.is_stopped()) {
-            self.stop(Stopped::Signal(*signal), control, state, listener);
+        for signal in signals.take().map_err(RunError::Machine)? {
+            if control.is_stopped() {
+                // Nobody wants to wait for the grace any more.
+                self.worker.kill_all();
+            } else {
+                self.stop(Stopped::Signal(signal), control, state, listener);
+            }
         }
         Ok(())
     }
@@ -232,14 +256,23 @@ impl<'c> PhaseExecutor<'c> {
         };
         let id = self.plan.id(index).to_owned();
         let execution_id = state.execution_ids.remove(&index);
+        let ran = took.saturating_sub(state.waits.remove(&index).unwrap_or_default());
+        // One command at a time, and no other group beside it: this is how long the commands take one by one.
+        let one_by_one = self.plan.groups[index].slots() == 1 || self.agents[index].len() == 1;
         let line = [
             ("execution_id", json!(execution_id)),
             ("group_id", json!(id)),
             ("duration_ms", json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX))),
+            ("ran_ms", json!(u64::try_from(ran.as_millis()).unwrap_or(u64::MAX))),
+            ("alone", json!(one_by_one && !state.overlapped.contains(&index))),
+            ("commands", json!(digest(&self.agents[index]))),
             ("reason", json!(why)),
         ];
         self.log.write(status, fields(line))?;
         state.outcome.work += took;
+        if !state.pause_between.is_zero() {
+            state.pause_until = Instant::now().checked_add(state.pause_between);
+        }
         let skipped = state.progress.end(index, success);
         self.save_end(&id, status)?;
         let smooth = if success && !state.conflicts.contains_key(&index) {
@@ -275,23 +308,39 @@ impl<'c> PhaseExecutor<'c> {
     fn tune(
         &self,
         in_use: usize,
-        sign: Smoothness,
+        last: Smoothness,
         state: &mut State<'_>,
         listener: PhaseListener<'_>,
     ) -> Result<(), StageError> {
-        let Some(bounds) = state.tuned else { return Ok(()) };
+        let (Some(bounds), Some(tuning)) = (state.tuned, &self.stages.autotune) else { return Ok(()) };
+        let conflicts: u64 = state.conflicts.values().sum();
+        let streak = if state.streak.0 == last { state.streak.1 + 1 } else { 1 };
+        state.streak = (last, streak);
+        let cores = load::cores().get() as f64;
+        let seen = Observation {
+            last,
+            streak,
+            conflicts: conflicts - state.tuned_at_conflicts,
+            load: self.options.load.or_else(load::average).map(|average| average / cores),
+            memory: load::memory_in_use(),
+        };
+        let Some(sign) = judge(&seen, &tuning.value.increase, &tuning.value.decrease) else { return Ok(()) };
         let before = state.slots;
         state.slots = tune(before, in_use, sign, bounds);
         if before == state.slots {
             return Ok(());
         }
+        state.tuned_at_conflicts = conflicts;
+        state.streak.1 = 0;
         self.log.write("TUNED", fields([("from", json!(before)), ("to", json!(state.slots))]))?;
         listener(Some(&PhaseEvent::Tuned { slots: state.slots }), state.progress.states());
         Ok(())
     }
 
     fn owner(&self, index: usize) -> Owner {
-        record::group_owner(&self.id, index).parse().expect("letters, digits, dots and dashes are an owner")
+        stage_names::group_owner(&self.id, index)
+            .parse()
+            .expect("letters, digits, dots and dashes are an owner")
     }
 
     fn save_end(&self, group: &str, status: &str) -> Result<(), StageError> {
@@ -299,6 +348,37 @@ impl<'c> PhaseExecutor<'c> {
         execution.ended.insert(group.to_owned(), status.to_owned());
         execution.save(self.worker.runs().folder())
     }
+}
+
+/// Records the request of each agent with a run that is rejected, so that lists and the board show what the rule forbade.
+fn reject_all(worker: &Worker, plan: &PhasePlan, options: &Options) -> Result<(), StageError> {
+    // Without commands there are no requests. The rule is the better reason to report.
+    let Ok(agents) = commands(plan, options.template.as_ref()) else { return Ok(()) };
+    let id: RunId = new_id("EX", worker.runs().now().unix_micros)?;
+    for (index, (group, agents)) in plan.groups.iter().zip(&agents).enumerate() {
+        for (number, agent) in agents.iter().enumerate() {
+            let request = Request {
+                title: format!("{}: {}", group.id.value, agent.agent),
+                locks: group.id.value.parse().into_iter().collect(),
+                paths: group.conflict_paths.iter().map(|path| path.value.clone()).collect(),
+                ..Request::new(
+                    request_id(id.as_str(), index, number),
+                    agent.command.clone(),
+                    options.dir.clone(),
+                )
+            };
+            worker.runs().reject(&request, &plan.plan.reason)?;
+        }
+    }
+    Ok(())
+}
+
+fn group_locks(plan: &PhasePlan, folders: Folders) -> Result<GroupLocks, StageError> {
+    let ids = plan.groups.iter().map(|group| {
+        let id = &group.id.value;
+        id.parse().map_err(|source| StageError::GroupLockName { group: id.clone(), source })
+    });
+    Ok(GroupLocks { ids: ids.collect::<Result<_, _>>()?, folders })
 }
 
 fn conflict_lines(plan: &PhasePlan) -> Vec<conflicts::Line> {

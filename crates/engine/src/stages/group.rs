@@ -17,9 +17,13 @@ use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::retry::RetryPolicy;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::{Ttl, format_span};
+use lockkeeper_formats::group::{self, Folders, GroupId, GroupLock};
+use lockkeeper_platform::flock::Waited;
 use lockkeeper_platform::poll;
+use lockkeeper_platform::wall_clock::epoch_seconds;
 
 use super::agents::AgentCommand;
+use super::patience::{Next, Patience};
 use super::{PhaseEvent, StageError};
 use crate::runs::RunError;
 use crate::work::{ClaimResult, Worker, why};
@@ -33,6 +37,7 @@ const TICKET_TTL: Duration = Duration::from_secs(120);
 /// How long after its grace a canceled run may take to end.
 const CANCEL_TIME: Duration = Duration::from_secs(5);
 const TICKET_REMOVED: &str = "its ticket was removed";
+const STOPPED: &str = "everything was ended";
 
 /// A group that is to be executed.
 pub(super) struct GroupExecution<'t> {
@@ -49,11 +54,10 @@ pub(super) struct GroupExecution<'t> {
     pub(super) env: Vec<(String, String)>,
     pub(super) retry: RetryPolicy,
     pub(super) timeout: Option<Duration>,
-    /// How long to wait for the lease, at each try.
-    pub(super) lease_timeout: Duration,
-    /// Waits for the lease after which a rule may apply, the shortest first.
-    pub(super) report_after: Vec<Duration>,
-    pub(super) lease_retries: u64,
+    /// How long to wait for the lease and the lock.
+    pub(super) patience: Patience,
+    /// The lock of the group in a lock folder, if one is named.
+    pub(super) lock: Option<(&'t Folders, &'t GroupId)>,
     pub(super) control: &'t Control,
 }
 
@@ -116,24 +120,139 @@ pub(super) enum GroupMessage {
     Blocked,
 }
 
+/// The lock of a group, which this process holds. Dropping it releases it.
+struct HeldLock(GroupLock);
+
+impl HeldLock {
+    fn register(lock: GroupLock) -> Self {
+        // The lock does not depend on the registry.
+        let _ = lock.register(std::process::id(), epoch_seconds());
+        Self(lock)
+    }
+}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        // If this fails, the end of this process frees the lock.
+        let _ = self.0.release(std::process::id(), epoch_seconds());
+    }
+}
+
 impl GroupExecution<'_> {
-    /// Acquires the lease, runs all agents, and releases the lease.
+    /// Acquires the lease and the group's lock, runs all agents, and releases both.
     pub(super) fn execute(&self, send: &(dyn Fn(GroupMessage) + Sync)) -> Result<End, StageError> {
         let begun = Instant::now();
-        let lease = match self.acquire(send)? {
+        let mut patience = self.patience.clone();
+        let failed = |why| if self.control.is_stopped() { End::Stopped } else { End::Failed(why) };
+        let lease = match self.acquire(&mut patience, begun, send)? {
             Ok(lease) => lease,
-            Err(_) if self.control.is_stopped() => return Ok(End::Stopped),
-            Err(why) => return Ok(End::Failed(why)),
+            Err(why) => return Ok(failed(why)),
         };
-        send(GroupMessage::Event(PhaseEvent::GroupStarted { group: self.index, waited: begun.elapsed() }));
-        let ended = self.run_agents(send);
         // If the release fails, the end of this process frees the lease.
-        let _ = self.worker.leases().release(lease.id, Some(lease.token));
+        let release = || drop(self.worker.leases().release(lease.id, Some(lease.token)));
+        if self.lock.is_some()
+            && let Err(error) = self.wait_for_adopted()
+        {
+            release();
+            return Err(error);
+        }
+        let lock =
+            match self.lock.map(|(folders, id)| self.take_lock(folders, id, &mut patience, begun, send)) {
+                None => None,
+                Some(Ok(Ok(lock))) => Some(lock),
+                Some(Ok(Err(why))) => {
+                    release();
+                    return Ok(failed(why));
+                }
+                Some(Err(error)) => {
+                    release();
+                    return Err(error);
+                }
+            };
+        send(GroupMessage::Event(PhaseEvent::GroupStarted { group: self.index, waited: begun.elapsed() }));
+        let ended = self.run_agents(lock.as_ref(), send);
+        drop(lock);
+        release();
         ended
     }
 
+    /// Waits for agents that still run from the execution that this one resumes: they share the group's lock.
+    fn wait_for_adopted(&self) -> Result<(), StageError> {
+        let runs = self.worker.runs();
+        for id in &self.ids {
+            // A run whose command had not begun goes back to the queue, and one that waits for its next attempt has no process.
+            while !self.control.is_stopped()
+                && runs.stored_request(id)?.is_some_and(|known| known.status == RequestStatus::Running)
+            {
+                let (run, until) = (runs.find(id.as_str())?, Instant::now() + CHECK_EVERY);
+                if run.process().is_none() {
+                    break;
+                }
+                runs.wait(&run.id, Some(until), Some(self.control.stopped.as_fd()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the lock of the group in the lock folder. The inner error says why the group did not get it.
+    fn take_lock(
+        &self,
+        folders: &Folders,
+        id: &GroupId,
+        patience: &mut Patience,
+        begun: Instant,
+        send: &(dyn Fn(GroupMessage) + Sync),
+    ) -> Result<Result<HeldLock, String>, StageError> {
+        let mut lock = GroupLock::open(folders, id)?;
+        if lock.try_acquire(folders)? {
+            return Ok(Ok(HeldLock::register(lock)));
+        }
+        let since = epoch_seconds();
+        self.report_wait(format!("the lock of group {id} is held by {}", lock.held_by()), send);
+        loop {
+            let interrupts = [self.control.stopped.as_fd()];
+            let mut nothing = |_: &GroupLock| {};
+            let until = patience.until(begun);
+            let after = (Duration::MAX, &mut nothing as &mut dyn FnMut(&GroupLock));
+            match lock.acquire(folders, group::WaitOptions { until, interrupts: &interrupts, after })? {
+                Waited::Locked => return Ok(Ok(HeldLock::register(lock))),
+                Waited::Interrupted => return Ok(Err(STOPPED.to_owned())),
+                Waited::TimedOut => {
+                    if self.must_give_up(patience, send) {
+                        // The registry only tells of locks.
+                        let _ = lock.register_timeout(std::process::id(), since, epoch_seconds());
+                        let waited = format_span(begun.elapsed());
+                        let holder = lock.held_by();
+                        return Ok(Err(format!(
+                            "it did not get its lock within {waited}: {id} is held by {holder}"
+                        )));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reports that others hold what the group needs.
+    fn report_wait(&self, why: String, send: &(dyn Fn(GroupMessage) + Sync)) {
+        send(GroupMessage::Blocked);
+        let is_limited = !self.control.wait_without_limit.load(Ordering::SeqCst);
+        let limit = is_limited.then(|| self.patience.limit());
+        send(GroupMessage::Event(PhaseEvent::GroupWaiting { group: self.index, why, limit }));
+    }
+
+    /// Reports a timeout, so that rules can apply. Returns whether the group gives up.
+    fn must_give_up(&self, patience: &mut Patience, send: &(dyn Fn(GroupMessage) + Sync)) -> bool {
+        self.report_timeout(patience.next(), send);
+        patience.waited() == Next::GiveUp && !self.control.wait_without_limit.load(Ordering::SeqCst)
+    }
+
     /// Waits for the lease. The inner error says why the group did not get it.
-    fn acquire(&self, send: &(dyn Fn(GroupMessage) + Sync)) -> Result<Result<Lease, String>, StageError> {
+    fn acquire(
+        &self,
+        patience: &mut Patience,
+        begun: Instant,
+        send: &(dyn Fn(GroupMessage) + Sync),
+    ) -> Result<Result<Lease, String>, StageError> {
         let leases = self.worker.leases();
         let waker = leases.store().waker().map_err(RunError::from)?;
         let stays = Ttl::new(TICKET_TTL).expect("two minutes are a TTL");
@@ -145,18 +264,11 @@ impl GroupExecution<'_> {
             Outcome::Held(blockers) => return Ok(Err(why(&blockers))),
             Outcome::Gone => return Ok(Err(TICKET_REMOVED.to_owned())),
         };
-        send(GroupMessage::Blocked);
-        let event = PhaseEvent::GroupWaiting { group: self.index, why: why(&waiting.blockers) };
-        send(GroupMessage::Event(event));
-        let begun = Instant::now();
-        let mut report_after = self.report_after.iter().copied().peekable();
-        let mut timeouts: u32 = 0;
+        self.report_wait(why(&waiting.blockers), send);
         loop {
             let ticket = waiting.ticket.clone();
-            let limit = self.lease_timeout.saturating_mul(timeouts.saturating_add(1));
-            let next = report_after.peek().map_or(limit, |after| limit.min(*after));
             let interrupts = [self.control.stopped.as_fd()];
-            let until = begun.checked_add(next);
+            let until = patience.until(begun);
             let options = WaitOptions { until, interrupts: &interrupts, grace: Duration::ZERO, tick: None };
             let waited = leases.wait(waiting, &*waker, &options, AtEnd::Stay, &mut |_| {});
             match waited.map_err(RunError::from)? {
@@ -166,14 +278,10 @@ impl GroupExecution<'_> {
                 }
                 Acquired::Interrupted(_) => {
                     leases.give_up(&ticket).map_err(RunError::from)?;
-                    return Ok(Err("everything was ended".to_owned()));
+                    return Ok(Err(STOPPED.to_owned()));
                 }
                 Acquired::Waiting(still) => {
-                    while report_after.next_if(|after| *after <= next).is_some() {}
-                    self.report_timeout(next, send);
-                    timeouts += u32::from(next >= limit);
-                    let no_retry_left = u64::from(timeouts) > self.lease_retries;
-                    if no_retry_left && !self.control.wait_without_limit.load(Ordering::SeqCst) {
+                    if self.must_give_up(patience, send) {
                         leases.give_up(&ticket).map_err(RunError::from)?;
                         let waited = format_span(begun.elapsed());
                         return Ok(Err(format!(
@@ -196,7 +304,12 @@ impl GroupExecution<'_> {
         {}
     }
 
-    fn run_agents(&self, send: &(dyn Fn(GroupMessage) + Sync)) -> Result<End, StageError> {
+    /// The commands inherit the lock, so that it lasts as long as they run, also if this process is killed.
+    fn run_agents(
+        &self,
+        lock: Option<&HeldLock>,
+        send: &(dyn Fn(GroupMessage) + Sync),
+    ) -> Result<End, StageError> {
         let next = AtomicUsize::new(0);
         let failed: Mutex<Option<String>> = Mutex::new(None);
         let broken: Mutex<Option<StageError>> = Mutex::new(None);
@@ -211,7 +324,7 @@ impl GroupExecution<'_> {
                         else {
                             return;
                         };
-                        match self.run_agent(agent, &self.ids[index]) {
+                        match self.run_agent(agent, &self.ids[index], lock) {
                             Ok(Some(run)) => {
                                 if RequestStatus::from(&run) != RequestStatus::Done {
                                     let reason = run.reason().map_or("", |reason| reason.as_str());
@@ -244,7 +357,12 @@ impl GroupExecution<'_> {
     }
 
     /// Runs the request of one agent to its end. Returns none if everything was stopped before.
-    fn run_agent(&self, agent: &AgentCommand, id: &RequestId) -> Result<Option<Run>, StageError> {
+    fn run_agent(
+        &self,
+        agent: &AgentCommand,
+        id: &RequestId,
+        lock: Option<&HeldLock>,
+    ) -> Result<Option<Run>, StageError> {
         let runs = self.worker.runs();
         let known = runs.stored_request(id)?;
         let mut run = match known {
@@ -270,7 +388,7 @@ impl GroupExecution<'_> {
             }
             is_first = false;
             if self.control.is_stopped() {
-                let _ = runs.cancel(&run, Some("everything was ended"));
+                let _ = runs.cancel(&run, Some(STOPPED));
                 // An adopted run has processes, which take some time to end.
                 let until = Instant::now().checked_add(self.worker.grace().saturating_add(CANCEL_TIME));
                 runs.wait(&run, until, None)?;
@@ -281,9 +399,10 @@ impl GroupExecution<'_> {
                     locked(&self.control.active).push(run.clone());
                     // The stop may have come before the run was in the list.
                     if self.control.is_stopped() {
-                        let _ = runs.cancel(&run, Some("everything was ended"));
+                        let _ = runs.cancel(&run, Some(STOPPED));
                     }
-                    self.worker.execute(*claimed)?;
+                    let shared = lock.map(|lock| lock.0.shared()).transpose()?;
+                    self.worker.execute(claimed.inheriting(shared))?;
                     locked(&self.control.active).retain(|active| *active != run);
                 }
                 // Somebody broke the group's lease, and another owner has it now. Try again later.

@@ -1,11 +1,11 @@
 //! Outcome of a phase, and the state of the executor until then.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::plan::{GroupState, Plan, Progress};
-use lockkeeper_core::tune::Bounds;
+use lockkeeper_core::tune::{Bounds, Sign};
 use lockkeeper_platform::signal::Signal;
 
 /// Why all groups were stopped.
@@ -47,6 +47,8 @@ pub struct Outcome {
     pub stopped: Option<Stopped>,
     /// Whether the rollback succeeded; none if there was none.
     pub rolled_back: Option<bool>,
+    /// Whether a rule asked for a rollback.
+    pub rollback_wanted: bool,
 }
 
 impl Outcome {
@@ -61,6 +63,7 @@ impl Outcome {
             downgrades: 0,
             stopped: None,
             rolled_back: None,
+            rollback_wanted: false,
         }
     }
 
@@ -69,7 +72,8 @@ impl Outcome {
         self.standings.iter().all(|standing| *standing == GroupState::Succeeded)
     }
 
-    /// How long the groups would have taken one by one, without waits.
+    /// How long all groups took together, without waits. Groups that run at the same time slow each other down, so one by one
+    /// they may take less.
     pub fn serial(&self) -> Duration {
         self.work.saturating_sub(self.waited)
     }
@@ -86,10 +90,20 @@ pub(super) struct State<'p> {
     /// How often each group was blocked by others.
     pub(super) conflicts: HashMap<usize, u64>,
     pub(super) pause_until: Option<Instant>,
+    /// The pause after each group, once a rule makes them run one by one with a delay.
+    pub(super) pause_between: Duration,
+    /// How the last group went, and how many in a row went like it.
+    pub(super) streak: (Sign, u64),
+    /// How many conflicts there were when autotune last changed the number of groups.
+    pub(super) tuned_at_conflicts: u64,
     pub(super) machine_checked_at: Option<Instant>,
     pub(super) outcome: Outcome,
     /// The log id of each running group.
     pub(super) execution_ids: HashMap<usize, String>,
+    /// How long each group waited for its locks.
+    pub(super) waits: HashMap<usize, Duration>,
+    /// Groups that ran at the same time as another one.
+    pub(super) overlapped: HashSet<usize>,
     pub(super) critical_failed: bool,
 }
 

@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::run::Run;
-use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_platform::wall_clock::{ClockOffset, WallTime};
 use lockkeeper_stages::PlanView;
 
 use super::agents::request_id;
-use super::record::{self, Execution, group_owner, lock_name};
+use super::record::{self, Execution};
 use super::report::{GroupBar, Report, Session};
 use super::{ExecutionLog, StageError};
 use crate::Listing;
 use crate::conflicts::ConflictLog;
 use crate::runs::{RunError, Runs};
+use crate::stage_names::{group_owner, lock_name};
 use crate::work::why;
 
 /// Reads at most this much from the end of a log: about ten thousand groups.
@@ -188,8 +189,11 @@ impl GroupView {
 
 impl Detail {
     /// Reads the plan, the groups and the runs of an execution.
-    pub fn of(entry: Entry, runs: &Runs, listing: &Listing) -> Result<Self, StageError> {
+    pub fn of(mut entry: Entry, runs: &Runs, listing: &Listing) -> Result<Self, StageError> {
         let plan = record::plan_of(runs.folder(), &entry.execution.id);
+        if entry.state == ExecutionState::Running {
+            set_waits(&mut entry, listing);
+        }
         let mut groups = Vec::new();
         for (index, id) in entry.execution.groups.iter().enumerate() {
             let mut bars: Vec<GroupBar> =
@@ -211,6 +215,26 @@ impl Detail {
             });
         }
         Ok(Self { entry, plan, groups })
+    }
+}
+
+/// Sets how long groups that have not ended wait or waited: until now, or until they got their lease.
+fn set_waits(entry: &mut Entry, listing: &Listing) {
+    let dial = ClockOffset::at(listing.now);
+    for (index, id) in entry.execution.groups.iter().enumerate() {
+        let owner = group_owner(&entry.execution.id, index);
+        let waits = waits_for(&entry.execution, index, listing).is_some();
+        let mut held = listing.holders.iter().map(|holder| &holder.lease);
+        let lease = held.find(|lease| lease.claim.owner.as_str() == owner);
+        let until = lease.map_or(listing.now, |lease| lease.acquired_at);
+        if !waits && lease.is_none() {
+            continue;
+        }
+        let open = entry.session.groups.iter_mut().filter(|bar| bar.group == *id && bar.ended_at.is_none());
+        for bar in open {
+            let until = WallTime::from_micros(dial.unix_millis(until).saturating_mul(1_000));
+            bar.waited = Some(until.since(bar.began_at));
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use lockkeeper_core::id::{Name, Owner, RunId};
 use lockkeeper_core::lease::{self, Outcome};
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::StageError;
 use super::executor::Options;
 use crate::runs::{RunError, new_id, write_whole};
+use crate::stage_names::lock_name;
 use crate::work::{Worker, why};
 use lockkeeper_platform::access;
 
@@ -39,6 +41,9 @@ pub struct Execution {
     pub ended: BTreeMap<String, String>,
     /// Whether every group succeeded. An execution that is not finished can be resumed.
     pub finished: bool,
+    /// The commit that was checked out when it started, for the rollback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
 }
 
 impl Execution {
@@ -87,11 +92,20 @@ pub(super) fn begin(
         started_at,
         ended: BTreeMap::new(),
         finished: false,
+        head: options.rollback.as_ref().and_then(|_| checked_out(&options.dir)),
     };
     let lease = acquire(worker, &execution.id)?;
     save_plan(worker.runs().folder(), &execution.id, plan)?;
     execution.save(worker.runs().folder())?;
     Ok((execution, lease))
+}
+
+/// The commit that is checked out in a folder; none outside of git.
+fn checked_out(folder: &str) -> Option<String> {
+    let output =
+        Command::new("git").args(["-C", folder, "rev-parse", "--verify", "-q", "HEAD"]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    Some(text.trim().to_owned())
 }
 
 /// Acquires the lease of an execution for this process, without waiting.
@@ -120,22 +134,6 @@ fn acquire(worker: &Worker, execution: &str) -> Result<Lease, StageError> {
         Outcome::Waiting(_) | Outcome::Deadlock(_) | Outcome::Gone => Vec::new(),
     };
     Err(StageError::AlreadyRunning { execution: execution.to_owned(), why: why(&blockers) })
-}
-
-/// The owner of the lease of a group.
-pub(super) fn group_owner(execution: &str, index: usize) -> String {
-    format!("stage:{execution}.{}", index + 1)
-}
-
-/// The execution to which the owner of a group's lease belongs.
-pub fn execution_of(owner: &str) -> Option<String> {
-    let (execution, _) = owner.strip_prefix("stage:")?.rsplit_once('.')?;
-    Some(execution.to_owned())
-}
-
-/// The name that the process which executes an execution holds a lease on.
-pub(super) fn lock_name(execution: &str) -> String {
-    format!("stages/{execution}")
 }
 
 /// The plan that an execution started with; none if it was not saved. The STAGES.yml may have changed since.

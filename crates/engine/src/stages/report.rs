@@ -1,6 +1,6 @@
 //! Reader of the execution log beside a STAGES.yml: the executions, their groups and their downgrades.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -29,6 +29,12 @@ pub struct GroupBar {
     pub status: String,
     /// Why it did not succeed.
     pub reason: Option<String>,
+    /// How long it waited for its leases, from its start on; none if that is not known.
+    pub waited: Option<Duration>,
+    /// A fingerprint of its commands.
+    commands: Option<String>,
+    /// How long its commands took one by one, if they were the only ones that ran.
+    alone: Option<Duration>,
 }
 
 /// One execution of a phase.
@@ -46,8 +52,10 @@ pub struct Session {
     pub downgrades: Vec<(WallTime, String, String)>,
     /// How long the execution took.
     pub wall: Option<Duration>,
-    /// How long the groups would have taken one by one.
+    /// How long its groups took, added up. Groups that run at the same time slow each other down.
     pub serial: Option<Duration>,
+    /// How long the same commands took one by one, when they were measured so. None if some of them never were.
+    pub one_by_one: Option<Duration>,
     /// How long groups waited for their leases, together.
     pub waited: Option<Duration>,
     /// Why all groups were stopped.
@@ -55,10 +63,17 @@ pub struct Session {
 }
 
 impl Session {
-    /// The speed-up against running the groups one by one.
+    /// The speed-up against the measured time of the same commands one by one. None for an execution that did not succeed.
     pub fn speed_up(&self) -> Option<f64> {
-        let (wall, serial) = (self.wall?.as_secs_f64(), self.serial?.as_secs_f64());
-        (wall > 0.0).then_some(serial / wall)
+        let (wall, one_by_one) = (self.wall?.as_secs_f64(), self.one_by_one?.as_secs_f64());
+        (wall > 0.0 && self.is_success()).then_some(one_by_one / wall)
+    }
+
+    /// Whether every group succeeded, at last.
+    fn is_success(&self) -> bool {
+        let last = |group: &str| self.groups.iter().rfind(|bar| bar.group == group);
+        let succeeded = |bar: &GroupBar| last(&bar.group).is_some_and(|bar| bar.status == "SUCCESS");
+        self.stopped.is_none() && !self.groups.is_empty() && self.groups.iter().all(succeeded)
     }
 
     /// The groups as bars of a Gantt chart. A bar without an end reaches to `now`, or to the latest time in the session.
@@ -73,6 +88,7 @@ impl Session {
                 status: &bar.status,
                 word: word(&bar.status),
                 begins: bar.began_at.since(begin),
+                waited: bar.waited.unwrap_or_default(),
                 ends: bar.ended_at.unwrap_or(last).since(begin),
             })
             .collect()
@@ -102,7 +118,9 @@ impl Report {
     /// Reads one execution from the last `max_bytes` of a log.
     pub fn read_one(path: &Path, max_bytes: u64, id: &str) -> Result<Option<Session>, StageError> {
         // Most lines belong to other executions and need not be parsed.
-        let has_id = |line: &[u8]| std::str::from_utf8(line).is_ok_and(|line| line.contains(id));
+        let has_id = |line: &[u8]| {
+            std::str::from_utf8(line).is_ok_and(|line| line.contains(id) || line.contains("\"alone\":true"))
+        };
         let report = Self::read_matching(path, max_bytes, has_id)?.unwrap_or_default();
         Ok(report.sessions.into_iter().find(|session| session.id == id))
     }
@@ -132,6 +150,7 @@ impl Report {
             line.clear();
             let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(failed)?;
             if read == 0 {
+                report.compare();
                 return Ok(Some(report));
             }
             if !matches(&line) {
@@ -141,6 +160,17 @@ impl Report {
                 .ok()
                 .and_then(|value| report.add(&value, &mut indexes));
             report.skipped += u64::from(parsed.is_none());
+        }
+    }
+
+    /// Sets how long the commands of each execution take one by one: by the latest measurement of each group's commands.
+    fn compare(&mut self) {
+        let bars = self.sessions.iter().flat_map(|session| &session.groups);
+        let measured: HashMap<(String, String), Duration> =
+            bars.filter_map(|bar| Some(((bar.group.clone(), bar.commands.clone()?), bar.alone?))).collect();
+        for session in &mut self.sessions {
+            let time = |bar: &GroupBar| measured.get(&(bar.group.clone(), bar.commands.clone()?)).copied();
+            session.one_by_one = session.groups.iter().map(time).sum();
         }
     }
 
@@ -182,7 +212,16 @@ impl Report {
                     session.groups.iter_mut().filter(|bar| bar.group == group && bar.ended_at.is_none());
                 open.for_each(|bar| (bar.ended_at, bar.status) = (Some(at), "INTERRUPTED".to_owned()));
                 let (began_at, ended_at, reason) = (at, None, None);
-                session.groups.push(GroupBar { group, began_at, ended_at, status, reason });
+                session.groups.push(GroupBar {
+                    group,
+                    began_at,
+                    ended_at,
+                    status,
+                    reason,
+                    waited: None,
+                    commands: None,
+                    alone: None,
+                });
             }
             "DOWNGRADED" => session.downgrades.push((at, text("rule")?, text("to")?)),
             "COMPLETED" => {
@@ -197,6 +236,9 @@ impl Report {
                 ended_at: Some(at),
                 status,
                 reason: text("reason"),
+                waited: None,
+                commands: None,
+                alone: None,
             }),
             "ROLLBACK" | "METRICS" | "TUNED" | "NOTICED" => {}
             _ => {
@@ -204,6 +246,10 @@ impl Report {
                 let bar = session.groups.iter_mut().rev().find(|bar| {
                     bar.ended_at.is_none() && group.as_ref().is_none_or(|group| *group == bar.group)
                 })?;
+                let is_measured = status == "SUCCESS" && line.get("alone") == Some(&Value::Bool(true));
+                bar.alone = millis("ran_ms").filter(|_| is_measured);
+                bar.waited = millis("ran_ms").map(|ran| at.since(bar.began_at).saturating_sub(ran));
+                bar.commands = text("commands");
                 (bar.ended_at, bar.status, bar.reason) = (Some(at), status, text("reason"));
             }
         }

@@ -173,7 +173,9 @@ impl HolderView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Ticket))]
 pub struct TicketView {
-    /// Its id such as `T42`, or the name that its owner gave it.
+    /// Its id, such as `T42`.
+    pub id: String,
+    /// The name that its owner gave it, or its id.
     pub ticket: String,
     /// The owner, as `kind:id`.
     pub owner: String,
@@ -201,6 +203,7 @@ impl TicketView {
         let behind =
             blockers.iter().flat_map(|blocker| &blocker.tickets).map(|found| found.record.id.as_ticket());
         Self {
+            id: ticket.id.as_ticket(),
             ticket: ticket.claim.ticket.as_ref().map_or_else(|| ticket.id.as_ticket(), ToString::to_string),
             owner: ticket.claim.owner.as_str().to_owned(),
             resources: ticket.claim.resources.iter().map(ResourceView::new).collect(),

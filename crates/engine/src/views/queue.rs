@@ -8,7 +8,8 @@ use lockkeeper_store::runs::AutoRun;
 use serde::Serialize;
 
 use super::time;
-use crate::queue::explain;
+use crate::messages::{Language, Messages};
+use crate::queue::{FailedCheck, QueueStop, explain};
 
 /// An auto-run: a worker that executes the queue one request after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,6 +36,39 @@ impl AutoRunView {
             runs: auto.runs,
             current_run_id: auto.current.as_ref().map(ToString::to_string),
             stopping: auto.stop,
+        }
+    }
+}
+
+/// Why the queue stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = QueueStop))]
+pub struct QueueStopView {
+    /// The reason, as a stable code such as `FAILED` or `DOCTOR_FAILED`.
+    pub reason: &'static str,
+    /// The reason in words.
+    pub message: String,
+    /// What the user can do about it.
+    pub actions: Vec<String>,
+    /// When; null in a record of an older version.
+    pub at: Option<String>,
+    /// The last run.
+    pub run_id: Option<String>,
+    /// The check of the doctor that failed, if that is the reason.
+    pub check: Option<FailedCheck>,
+}
+
+impl QueueStopView {
+    /// Shows why the queue stopped, in a language.
+    pub fn new(stop: &QueueStop, language: Language, messages: &Messages) -> Self {
+        let message = messages.get(language, &stop.message_key());
+        Self {
+            reason: stop.reason.as_str(),
+            message: message.map_or_else(|| stop.reason.to_string(), |message| message.summary.clone()),
+            actions: message.map(|message| message.actions.clone()).unwrap_or_default(),
+            at: stop.at.map(time),
+            run_id: stop.run.as_ref().map(ToString::to_string),
+            check: stop.check.clone(),
         }
     }
 }

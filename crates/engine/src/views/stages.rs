@@ -7,6 +7,7 @@ use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_stages::PlanView;
 use serde::Serialize;
 
+use crate::stages::RefusedPhase;
 use crate::stages::overview::{Detail, Entry, GroupView};
 use crate::stages::report::{GroupBar, Session};
 
@@ -67,7 +68,10 @@ pub struct SessionView {
     pub serial_ms: Option<u64>,
     /// How long groups waited for leases of others, in milliseconds.
     pub waited_ms: Option<u64>,
-    /// `serial_ms` divided by `wall_ms`.
+    /// How long the same commands took one by one, in milliseconds, if all of them were measured so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub one_by_one_ms: Option<u64>,
+    /// `one_by_one_ms` divided by `wall_ms`; none for an execution that did not succeed.
     pub speed_up: Option<f64>,
     /// Downgrade rules that applied.
     pub downgrades: Vec<DowngradeView>,
@@ -113,6 +117,27 @@ pub struct AgentRunView {
     pub exit_code: Option<u8>,
 }
 
+/// A phase that cannot be planned.
+#[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RefusedPhase))]
+pub struct RefusedPhaseView {
+    /// The name of the phase.
+    pub phase: String,
+    /// Why it has no plan.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl RefusedPhaseView {
+    /// The view of a phase.
+    pub fn of(refused: &RefusedPhase) -> Self {
+        let RefusedPhase { phase, report } = refused;
+        let (message, hint) = (report.to_string(), report.hint().map(str::to_owned));
+        Self { phase: phase.clone(), message, hint }
+    }
+}
+
 /// A downgrade rule that applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ExecutedDowngrade))]
@@ -141,6 +166,7 @@ impl SessionView {
             wall_ms: millis(session.wall),
             serial_ms: millis(session.serial),
             waited_ms: millis(session.waited),
+            one_by_one_ms: millis(session.one_by_one),
             speed_up: session.speed_up(),
             downgrades: downgrades.collect(),
             stopped: session.stopped.clone(),

@@ -22,12 +22,13 @@ use lockkeeper_core::run::transition::AttemptOutcome;
 
 use self::log::AttemptLog;
 pub(super) use self::slot::Slot;
-use self::supervision::{LeaseWatch, Supervision};
+use self::supervision::{LeaseWatch, Supervision, outcome_of_short};
 use super::Settings;
 use super::claimer::Claimed;
 
 use super::control::{Control, Stop};
 use super::events::{Events, WorkerEvent};
+use super::guardian::GuardianOffice;
 use super::processes::{RunProcesses, mark};
 use super::report::{Finished, Report, Started};
 use super::start_marks::StartMarks;
@@ -35,7 +36,7 @@ use crate::Engine;
 use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunFolder, Runs};
 use lockkeeper_platform::clock;
-use lockkeeper_platform::exec::{Running, start_cached};
+use lockkeeper_platform::exec::{Running, StartError, start_cached};
 use lockkeeper_platform::wall_clock::WallTime;
 
 /// A command that runs longer than this is reported as started. Most commands of a busy queue are over before.
@@ -57,6 +58,8 @@ pub(super) struct AttemptContext {
     pub(super) reports: Sender<Report>,
     /// Notes which commands may have begun.
     pub(super) marks: Arc<StartMarks>,
+    /// Starts the commands.
+    pub(super) guardian: GuardianOffice,
 }
 
 impl AttemptContext {
@@ -104,7 +107,7 @@ impl<'a> Attempt<'a> {
             Outcome::Observed(AttemptOutcome::Vanished)
         });
         let ended_at = context.runs.now();
-        let Claimed { run, request, lock, lease, files } = self.claimed;
+        let Claimed { run, request, lock, lease, files, .. } = self.claimed;
         // From here on only what the command left running can have the kernel lock.
         drop(lock);
         context.processes().end_leftovers(&run);
@@ -132,16 +135,29 @@ impl<'a> Attempt<'a> {
                 return Outcome::Observed(AttemptOutcome::NotStarted(126, why));
             }
         };
-        let spec =
-            command::spec(&self.claimed, &self.context.settings.variables, &self.context.state, log.path());
+        let AttemptContext { settings, state, leases, .. } = self.context;
+        let stores = (state.as_path(), leases.store_id());
+        let spec = command::spec(&mut self.claimed, &settings.variables, (stores.0, &stores.1), log.path());
         let run = &self.claimed.run;
-        if let Err(error) = self.context.marks.set(self.slot.number, &run.id, run.claim()) {
+        let (line, number) = (self.slot.line(self.context), self.slot.number);
+        let guarded = line.zip(self.context.marks.note(number, run));
+        // A guardian does it by itself.
+        let noted =
+            if guarded.is_some() { Ok(()) } else { self.context.marks.set(number, &run.id, run.claim()) };
+        if let Err(error) = noted {
             self.keep_log(log);
             let why = format!("cannot note that it begins: {error}");
             return Outcome::Observed(AttemptOutcome::NotStarted(126, why));
         }
-        let running = match start_cached(&spec, self.claimed.lock.as_ref(), &mut self.slot.programs) {
+        let via = guarded.as_ref().map(|(line, note)| (line, note));
+        let running = match start_cached(&spec, self.claimed.lock.as_ref(), &mut self.slot.programs, via) {
             Ok(running) => running,
+            Err(error @ StartError::Lost { .. }) => {
+                self.context.events.trouble(format!("{}: {error}", run.id));
+                self.context.processes().end_all(run);
+                self.keep_log(log);
+                return Outcome::Observed(AttemptOutcome::Vanished);
+            }
             Err(error) => {
                 self.keep_log(log);
                 let why = command::why_not_started(&error, &self.claimed.request.dir);
@@ -170,7 +186,7 @@ impl<'a> Attempt<'a> {
         self.slot.was_short = ended.is_some();
         if let Some(ending) = ended {
             self.keep_log(log);
-            return Ok(Outcome::Observed(AttemptOutcome::Ended(ending.into())));
+            return Ok(outcome_of_short(&self.control, ending));
         }
         if let Err(error) = log.move_to_run() {
             self.context.events.trouble(format!("cannot keep what {} writes: {error}", self.claimed.run.id));
@@ -187,7 +203,7 @@ impl<'a> Attempt<'a> {
             self.context.settings.grace,
             times_out_at,
         );
-        let mark = mark(&self.claimed.run);
+        let mark = mark(&self.claimed.run.id);
         let ending =
             running.supervise_marked(&extra, Some(&mark), &mut |event| supervision.on_event(event))?;
         let (outcome, log) = supervision.outcome(ending);

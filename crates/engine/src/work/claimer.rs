@@ -8,6 +8,7 @@ mod dispatch;
 mod waiting_line;
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -39,12 +40,21 @@ pub struct Claimed {
     pub(super) lock: Option<LivenessLock>,
     pub(super) lease: Option<Lease>,
     pub(super) files: LockFiles,
+    /// A descriptor that the command inherits.
+    pub(super) inherit: Option<OwnedFd>,
 }
 
 impl Claimed {
     /// The run as it was claimed.
     pub fn run(&self) -> &Run {
         &self.run
+    }
+
+    /// Lets the command inherit a descriptor, such as a locked file: the lock then lasts until its processes have ended, whatever
+    /// happens to this one.
+    #[must_use]
+    pub fn inheriting(self, descriptor: Option<OwnedFd>) -> Self {
+        Self { inherit: descriptor, ..self }
     }
 }
 
@@ -110,6 +120,7 @@ impl Claimer {
             lock: line.lock.take(),
             lease: None,
             files: LockFiles::default(),
+            inherit: None,
         }))
     }
 
@@ -160,7 +171,7 @@ impl Claimer {
         };
         if let Some(run) = claimed {
             locked(&self.published).remove(&run.id);
-            return Ok(Some(Claimed { run, request, lock: line.lock.take(), lease, files }));
+            return Ok(Some(Claimed { run, request, lock: line.lock.take(), lease, files, inherit: None }));
         }
         self.release(held)?;
         if let Err(error) = files.release() {
@@ -171,7 +182,7 @@ impl Claimer {
 
     /// The run that was claimed with this kernel lock, after the claim failed: it may be in the store all the same.
     fn claimed_with(&self, lock: HolderId) -> Option<(Run, Request)> {
-        persist(&self.events, "see whether a run was claimed", || self.runs.claimed_with(lock))
+        persist(&self.events, "see whether a run was claimed", || self.runs.claimed_with(lock)).flatten()
     }
 
     fn release(&self, held: Option<(LeaseId, Token)>) -> Result<(), RunError> {

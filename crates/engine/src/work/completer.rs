@@ -110,11 +110,16 @@ impl Completer {
         let holders: Vec<HolderId> = locks.iter().take(wanted).map(LivenessLock::holder).collect();
         let claims = Claims { worker: &self.worker.id, locks: &holders, order: ClaimOrder::Strict };
         let mut retried = false;
-        let Completed { ended, claimed } = persist(&self.events, &in_words(&batch), || {
+        let completed = persist(&self.events, &in_words(&batch), || {
             let retried = std::mem::replace(&mut retried, true);
             self.runs.complete(batch.iter().map(|one| &one.finished.end), &claims, retried)
         });
-        persist(&self.events, "force the ends of runs to the disk", || self.runs.sync());
+        let synced = persist(&self.events, "force the ends of runs to the disk", || self.runs.sync());
+        let (Some(Completed { ended, claimed }), Some(())) = (completed, synced) else {
+            // The next worker writes these ends: it finds them where the guardian wrote them.
+            batch.iter().for_each(|one| self.active.remove(&one.finished.end.run));
+            return;
+        };
         let mut claimed = claimed.into_iter();
         let mut committed = Vec::new();
         for (Waiting { finished, reply }, ended) in batch.into_iter().zip(ended) {
@@ -149,6 +154,10 @@ impl Completer {
     fn finish(&self, committed: Committed) {
         let Committed { finished, ended, reply } = committed;
         let id = &finished.end.run.id;
+        let output = self.runs.folder_of(id).output();
+        if let Err(error) = finished.files.record_end(ended.as_ref(), &output.to_string_lossy()) {
+            self.events.trouble(format!("cannot write the end of {id} for its swarm: {error}"));
+        }
         self.events.catch_panic(id, || self.publish(&finished, ended));
         self.release(finished);
         if let Some(reply) = reply {
@@ -225,17 +234,27 @@ impl Completer {
     /// Whether a process of a run could not be ended. A silent worker shares the kernel lock of its run, too, and is none.
     fn has_processes(&self, run: &Run) -> bool {
         let workers = persist(&self.events, "list the workers", || self.runs.worker_processes());
+        let Some(workers) = workers else { return true };
         let (leases, events) = (&*self.leases, &*self.events);
         !RunProcesses { leases, events, grace: self.grace, workers }.sharing(run).is_empty()
     }
 }
 
-/// Repeats an operation of the store until it succeeds: what is not written now is known to nobody else.
-pub(super) fn persist<T>(events: &Events, what: &str, mut act: impl FnMut() -> Result<T, StoreError>) -> T {
+/// Repeats an operation of the store until it succeeds: what is not written now is known to nobody else in this worker. None if
+/// the worker is to end and the store goes on failing: others then find it as they find the runs of a worker that was killed.
+pub(super) fn persist<T>(
+    events: &Events,
+    what: &str,
+    mut act: impl FnMut() -> Result<T, StoreError>,
+) -> Option<T> {
     let mut pauses = PAUSES.iter();
     loop {
         match act() {
-            Ok(done) => return done,
+            Ok(done) => return Some(done),
+            Err(error) if events.give_up() => {
+                events.trouble(format!("cannot {what}: {error}; left to the next worker"));
+                return None;
+            }
             Err(error) => {
                 events.trouble(format!("cannot {what}: {error}; trying again"));
                 thread::sleep(*pauses.next().unwrap_or(&PAUSES[3]));
@@ -249,7 +268,7 @@ fn with_lock(run: Run, request: Request, locks: &mut Vec<LivenessLock>) -> Claim
     let holder = run.process().map(|process| process.holder);
     let place = locks.iter().position(|lock| Some(lock.holder()) == holder);
     let lock = place.map(|place| locks.swap_remove(place));
-    Claimed { run, request, lock, lease: None, files: LockFiles::default() }
+    Claimed { run, request, lock, lease: None, files: LockFiles::default(), inherit: None }
 }
 
 fn in_words(batch: &[Waiting]) -> String {
@@ -259,5 +278,33 @@ fn in_words(batch: &[Waiting]) -> String {
         [one, others @ ..] => {
             format!("write the end of {} and {} more", one.finished.end.run.id, others.len())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn full() -> StoreError {
+        StoreError::io("write to", std::path::Path::new("runs.db"), std::io::ErrorKind::StorageFull.into())
+    }
+
+    #[test]
+    fn a_store_that_fails_is_tried_again_until_the_worker_is_to_end() {
+        let events = Events::new("W-1".parse().unwrap(), Box::new(|_| {}), None);
+        let mut failures = 2;
+        let done = persist(&events, "write", || match failures {
+            0 => Ok("written"),
+            _ => {
+                failures -= 1;
+                Err(full())
+            }
+        });
+        assert_eq!(done, Some("written"));
+        events.give_up_at(Instant::now());
+        assert_eq!(persist(&events, "write", || Err::<(), _>(full())), None);
+        assert_eq!(persist(&events, "write", || Ok("written")), Some("written"), "one try is always made");
     }
 }

@@ -5,13 +5,17 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::{Run, Status};
 
+use super::events::Events;
 use super::locked;
+use super::processes::mark;
 use crate::runs::{RunError, Runs};
 use lockkeeper_platform::pipe;
+use lockkeeper_platform::tree::{Root, Stop as TreeStop, stop_tree};
 
 /// Why an attempt has to stop. A later one of the list overrules an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +134,18 @@ impl ActiveRuns {
     /// Asks all attempts to stop.
     pub(super) fn stop_all(&self, why: Stop) {
         locked(&self.controls).values().for_each(|control| control.stop(why));
+    }
+
+    /// Kills all processes of the attempts at once. Their runs were canceled before, so that none counts as a success.
+    pub(super) fn kill_all(&self, events: &Events) {
+        let ids: Vec<RunId> = locked(&self.controls).keys().cloned().collect();
+        for id in ids {
+            let mark = mark(&id);
+            let stop = TreeStop { root: Root::Marked, grace: Duration::ZERO, mark: Some(&mark) };
+            if let Err(error) = stop_tree(&stop) {
+                events.trouble(format!("cannot kill the processes of {id}: {error}"));
+            }
+        }
     }
 
     /// Tells attempts what happened to their runs in the store. `ours` are the runs that the store says are executed by

@@ -1,6 +1,9 @@
 //! Worker events: published to the listener of this process, and appended to the status log.
 
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use lockkeeper_core::id::{RunId, WorkerId};
 use lockkeeper_core::request::{Request, RequestStatus};
@@ -41,12 +44,34 @@ pub(super) struct Events {
     worker: WorkerId,
     listener: Box<Listener>,
     status: Option<StatusLog>,
+    /// When a store that fails is not tried again any more.
+    gives_up_at: OnceLock<Instant>,
+    /// Whether that has happened.
+    has_given_up: AtomicBool,
 }
 
 impl Events {
     /// Events of this worker, for a listener and a status log.
     pub(super) fn new(worker: WorkerId, listener: Box<Listener>, status: Option<StatusLog>) -> Self {
-        Self { worker, listener, status }
+        Self { worker, listener, status, gives_up_at: OnceLock::new(), has_given_up: AtomicBool::new(false) }
+    }
+
+    /// Lets this worker try a store that fails only until this time: it is to end.
+    pub(super) fn give_up_at(&self, at: Instant) {
+        // The first time counts.
+        let _ = self.gives_up_at.set(at);
+    }
+
+    /// Gives up on a store that fails, if it is time to. Returns whether it is.
+    pub(super) fn give_up(&self) -> bool {
+        let gives_up = self.gives_up_at.get().is_some_and(|at| *at <= Instant::now());
+        self.has_given_up.fetch_or(gives_up, Ordering::Relaxed);
+        gives_up
+    }
+
+    /// Whether something was left to the next worker because the store failed.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.has_given_up.load(Ordering::Relaxed)
     }
 
     /// Publishes an event that happens now.

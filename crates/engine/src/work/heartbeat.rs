@@ -22,6 +22,9 @@ use lockkeeper_platform::access;
 /// A worker is silent when this many looks in a row show the same counter.
 const LOOKS: u32 = 4;
 
+/// Nobody looks more often than this.
+const SHORTEST: Duration = Duration::from_millis(50);
+
 /// The width of both numbers in the file. It never changes, so that no heartbeat needs room on the disk.
 const WIDTH: usize = 20;
 
@@ -118,18 +121,24 @@ struct Seen {
 pub(super) struct HeartbeatWatch {
     seen: HashMap<WorkerId, Seen>,
     next: Option<Instant>,
+    /// The shortest interval of the workers that were looked at last.
+    shortest: Option<Duration>,
 }
 
 impl HeartbeatWatch {
     /// When to look next, while there is anybody to look at.
     pub(super) fn due(&mut self, anybody: bool, every: Duration) -> Option<Instant> {
         if !anybody {
-            self.seen.clear();
-            self.next = None;
+            *self = Self::default();
         } else if self.next.is_none() {
-            self.next = Some(Instant::now() + every);
+            self.next = Some(Instant::now() + self.interval(every));
         }
         self.next
+    }
+
+    /// An observer keeps pace with the fastest worker, so that each is replaced after three of its own intervals.
+    fn interval(&self, every: Duration) -> Duration {
+        self.shortest.map_or(every, |shortest| every.min(shortest.max(SHORTEST)))
     }
 
     /// Looks at these workers if it is time to, and returns those that are silent.
@@ -143,8 +152,8 @@ impl HeartbeatWatch {
         if self.next.is_some_and(|next| next > now) {
             return Vec::new();
         }
-        self.next = Some(now + every);
         let mut silent = Vec::new();
+        let mut intervals = Vec::new();
         let mut before = std::mem::take(&mut self.seen);
         for worker in workers {
             let line = fs::read_to_string(path(state, worker)).unwrap_or_default();
@@ -152,17 +161,24 @@ impl HeartbeatWatch {
                 Some(known) if known.line == line => Seen { looks: known.looks + 1, ..known },
                 Some(_) | None => Seen { line, since: now, looks: 1 },
             };
+            intervals.extend(interval_in(&seen.line));
             if seen.looks >= LOOKS && now.duration_since(seen.since) >= silent_after(&seen.line) {
                 silent.push(worker.clone());
             }
             self.seen.insert(worker.clone(), seen);
         }
+        self.shortest = intervals.into_iter().min();
+        self.next = Some(now + self.interval(every));
         silent
     }
 }
 
 /// Three intervals of that worker, which may count more slowly than this one.
 fn silent_after(line: &str) -> Duration {
-    let every = line.split_ascii_whitespace().nth(1).and_then(|every| every.parse().ok()).unwrap_or(0);
-    Duration::from_millis(every).saturating_mul(LOOKS - 1)
+    interval_in(line).unwrap_or_default().saturating_mul(LOOKS - 1)
+}
+
+/// The interval of a worker, as its file says it.
+fn interval_in(line: &str) -> Option<Duration> {
+    Some(Duration::from_millis(line.split_ascii_whitespace().nth(1)?.parse().ok()?))
 }

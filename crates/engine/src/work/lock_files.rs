@@ -1,15 +1,24 @@
 //! Lock files in foreign formats that a run holds besides its lease: aiflow's for requests, a swarm's for tasks.
 
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::request::Request;
-use lockkeeper_core::run::Run;
+use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::{Moment, Ttl};
 
 use lockkeeper_formats::aiflow::{self, Aiflow, AiflowLock, Subject};
-use lockkeeper_formats::swarm::{self, Swarm, TaskLock};
+use lockkeeper_formats::swarm::{
+    self, Assignment, Executor, Swarm, TASKS_VARIABLE, TaskEnd, TaskLock, TaskQueue,
+};
+use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_store::runs::Worker as WorkerRecord;
+
+use super::locked;
 
 /// How often files are renewed; every format waits many times longer.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
@@ -33,7 +42,7 @@ pub(super) struct LockFiles {
 #[derive(Debug)]
 enum LockFile {
     Request(AiflowLock),
-    Task(Box<TaskLock>),
+    Task { lock: Box<TaskLock>, queue: Option<TaskQueue>, run: String },
 }
 
 impl LockFormats {
@@ -69,13 +78,53 @@ impl LockFormats {
         if let Some((swarm, task)) = self.task_of(request) {
             let taken = swarm.lock(task, worker.id.as_str(), None, now);
             match taken.map_err(|error| error.to_string())? {
-                swarm::Attempt::Locked { lock, .. } => held.push(LockFile::Task(lock)),
+                swarm::Attempt::Locked { lock, .. } => {
+                    let (queue, run) = (queue_of(request), run.id.to_string());
+                    let by = Executor { worker: worker.id.as_str(), run: &run };
+                    let assigned = queue.as_ref().map(|queue| queue.assign(task, by, now));
+                    held.push(LockFile::Task { lock, queue, run });
+                    let why = match assigned.transpose() {
+                        Ok(None | Some(Assignment::Assigned | Assignment::Absent)) => None,
+                        Ok(Some(Assignment::Taken(status))) => Some(format!("task {task} is {status}")),
+                        Err(error) => Some(error.to_string()),
+                    };
+                    if let Some(why) = why {
+                        LockFiles { held, renewed_at: None }.release()?;
+                        return Err(why);
+                    }
+                }
                 swarm::Attempt::Busy(standing) => {
                     let who = standing.record.map(|record| record.worker_id);
                     let who = who.unwrap_or_else(|| "another worker".to_owned());
                     LockFiles { held, renewed_at: None }.release()?;
                     return Err(format!("task {task} is locked by {who}"));
                 }
+            }
+        }
+        Ok(LockFiles { held, renewed_at: None })
+    }
+
+    /// Takes over the files that a dead worker held for a run which goes on.
+    pub(super) fn adopt(
+        &self,
+        request: &Request,
+        run: &Run,
+        gone: Option<&WorkerId>,
+        worker: &WorkerRecord,
+    ) -> Result<LockFiles, String> {
+        let (mut held, now) = (Vec::new(), WallTime::now());
+        if let Some(aiflow) = &self.aiflow {
+            let ttl = Ttl::new(aiflow::DEFAULT_TTL).expect("half an hour is a TTL");
+            let terms = aiflow::Terms { run_id: Some(run.id.as_str()), pid: worker.process.pid, ttl };
+            let adopted =
+                aiflow.adopt(&Subject::Request(request.id.to_string()), run.id.as_str(), terms, now);
+            held.extend(adopted.map_err(|error| error.to_string())?.map(LockFile::Request));
+        }
+        if let Some(((swarm, task), gone)) = self.task_of(request).zip(gone) {
+            let adopted = swarm.adopt(task, gone.as_str(), worker.id.as_str(), now);
+            if let Some(lock) = adopted.map_err(|error| error.to_string())? {
+                let (queue, run) = (queue_of(request), run.id.to_string());
+                held.push(LockFile::Task { lock, queue, run });
             }
         }
         Ok(LockFiles { held, renewed_at: None })
@@ -103,8 +152,30 @@ impl LockFiles {
         self.held.iter_mut().all(|file| match file {
             // One failure is made up for by the next renewal.
             LockFile::Request(lock) => lock.heartbeat(wall).unwrap_or(true),
-            LockFile::Task(lock) => lock.heartbeat(wall).unwrap_or(true),
+            LockFile::Task { lock, queue, run } => {
+                if let Some(queue) = queue {
+                    let by = Executor { worker: &lock.record().worker_id, run };
+                    // The next renewal tries it again.
+                    let _ = queue.keep(&lock.record().task_id, by, wall);
+                }
+                lock.heartbeat(wall).unwrap_or(true)
+            }
         })
+    }
+
+    /// Writes how a run ended where other workers of its swarm read it, while its task is still locked.
+    pub(super) fn record_end(&self, ended: Option<&Run>, output: &str) -> Result<(), String> {
+        let Some(end) = ended.and_then(|run| task_end(run, output)) else { return Ok(()) };
+        let tasks = self.held.iter().filter_map(|file| match file {
+            LockFile::Task { lock, queue, run } => queue.as_ref().map(|queue| (lock.record(), queue, run)),
+            LockFile::Request(_) => None,
+        });
+        for (record, queue, run) in tasks {
+            let by = Executor { worker: &record.worker_id, run };
+            let written = queue.end(&record.task_id, by, &end, WallTime::now());
+            written.map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     /// Releases all files; the first failure is returned, the others are released all the same.
@@ -113,10 +184,75 @@ impl LockFiles {
         for file in self.held {
             let released = match file {
                 LockFile::Request(lock) => lock.release().map_err(|error| error.to_string()),
-                LockFile::Task(lock) => lock.unlock().map_err(|error| error.to_string()),
+                LockFile::Task { lock, .. } => lock.unlock().map_err(|error| error.to_string()),
             };
             outcome = outcome.and(released.map(|_| ()));
         }
         outcome
+    }
+}
+
+/// Lock files that a thread renews until they are wanted back: nobody else has time to, while an adopted run goes on.
+pub(super) struct RenewedFiles {
+    stop: Sender<()>,
+    renewing: Option<JoinHandle<LockFiles>>,
+    /// The files themselves where no thread is needed or could be started.
+    idle: LockFiles,
+}
+
+impl RenewedFiles {
+    pub(super) fn begin(files: LockFiles) -> Self {
+        let (stop, stopped) = channel();
+        if files.is_empty() {
+            return Self { stop, renewing: None, idle: files };
+        }
+        let shared = Arc::new(Mutex::new(Some(files)));
+        let theirs = Arc::clone(&shared);
+        let take = |shared: &Mutex<Option<LockFiles>>| locked(shared).take().unwrap_or_default();
+        let renewing = thread::Builder::new().name("lock-files".to_owned()).spawn(move || {
+            let mut files = take(&theirs);
+            while files.renew(clock::now())
+                && stopped.recv_timeout(RENEW_EVERY) == Err(RecvTimeoutError::Timeout)
+            {}
+            files
+        });
+        match renewing {
+            Ok(renewing) => Self { stop, renewing: Some(renewing), idle: LockFiles::default() },
+            Err(_) => Self { stop, renewing: None, idle: take(&shared) },
+        }
+    }
+
+    /// Stops the renewal, and returns the files.
+    pub(super) fn end(self) -> LockFiles {
+        drop(self.stop);
+        match self.renewing.map(JoinHandle::join) {
+            Some(Ok(files)) => files,
+            // A thread that panicked leaves files that expire.
+            Some(Err(_)) | None => self.idle,
+        }
+    }
+}
+
+/// The queue of the swarm that a request was imported from.
+fn queue_of(request: &Request) -> Option<TaskQueue> {
+    let (_, path) =
+        request.env.iter().find(|(name, path)| name == TASKS_VARIABLE && path.starts_with('/'))?;
+    Some(TaskQueue::new(path))
+}
+
+/// What became of the task of a run; none while another attempt follows.
+fn task_end(run: &Run, output: &str) -> Option<TaskEnd> {
+    if run.waits_for_retry() {
+        return None;
+    }
+    match run.status() {
+        Status::Queued | Status::Running | Status::Cancelling => None,
+        Status::Succeeded => Some(TaskEnd::Completed(output.to_owned())),
+        Status::Canceled => Some(TaskEnd::Returned),
+        Status::Failed | Status::TimedOut | Status::Rejected => {
+            let reason = run.message().map(str::to_owned);
+            let code = run.reason().map(|reason| reason.to_string());
+            Some(TaskEnd::Failed(reason.or(code).unwrap_or_else(|| run.status().to_string())))
+        }
     }
 }

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use lockkeeper_core::id::HolderId;
+use lockkeeper_core::id::{HolderId, RunId};
 use lockkeeper_core::liveness::{LockState, ProcessRef};
 use lockkeeper_core::run::Run;
 
@@ -25,8 +25,8 @@ const LOOKS: u32 = 4;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(250);
 
 /// `NAME=value` in the environment of every process of a run.
-pub(super) fn mark(run: &Run) -> String {
-    format!("{RUN_ID}={}", run.id)
+pub(super) fn mark(run: &RunId) -> String {
+    format!("{RUN_ID}={run}")
 }
 
 /// Finds and ends processes of runs.
@@ -43,7 +43,7 @@ impl RunProcesses<'_> {
     /// Ends what the command left running. What shares the kernel lock lives; processes that closed it are found among
     /// the orphans that this process took in.
     pub(super) fn end_leftovers(&self, run: &Run) {
-        let mark = mark(run);
+        let mark = mark(&run.id);
         let left = process::reap_orphans().into_iter().any(|orphan| tree::has_mark(orphan, &mark));
         if left || run.process().is_some_and(|process| self.is_shared(process.holder)) {
             self.end_all(run);
@@ -53,7 +53,7 @@ impl RunProcesses<'_> {
 
     /// Ends every process that carries the run's mark, and those that share its kernel lock without the mark.
     pub(super) fn end_all(&self, run: &Run) {
-        let mark = mark(run);
+        let mark = mark(&run.id);
         self.end_tree(run, Root::Marked, Some(&mark));
         for one in self.sharing(run) {
             self.end_tree(run, Root::Process(one), None);

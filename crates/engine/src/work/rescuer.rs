@@ -9,27 +9,32 @@ mod survey;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lockkeeper_core::id::{RunId, WorkerId};
+use lockkeeper_core::id::{HolderId, RunId, WorkerId};
 use lockkeeper_core::liveness::{LockState, ProcessRef};
 use lockkeeper_core::request::Request;
-use lockkeeper_core::run::Run;
 use lockkeeper_core::run::transition::AttemptOutcome;
+use lockkeeper_core::run::{Run, Stamp};
+use lockkeeper_core::time::Moment;
 
 pub(super) use self::survey::{Abandoned, Survey, Surveyor};
 use super::attempt::reusable_log;
 use super::completer::{Completer, persist};
 use super::control::{ActiveRuns, Control, Stop, WakePipe};
+use super::end_records::{self, Known, SeenEnd};
 use super::events::{Events, WorkerEvent};
 use super::heartbeat::{self, HeartbeatWatch};
+use super::lock_files::{LockFiles, LockFormats, RenewedFiles};
 use super::processes::RunProcesses;
 use super::report::Finished;
 use super::start_marks::StartMarks;
+use super::{stage_attempts, stage_file};
 use crate::Engine;
 use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunError, Runs};
@@ -37,6 +42,13 @@ use lockkeeper_platform::exec::Ending;
 use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::{clock, poll, process};
 use lockkeeper_store::runs::Worker as WorkerRecord;
+
+/// A guardian writes the end of a command at once. One that takes longer than this was stopped.
+const TOLD_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is looked for until then.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+/// How often a command is looked at that can be neither found nor waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// What was found out about the worker of a run.
 #[derive(Clone, Copy)]
@@ -59,6 +71,7 @@ pub struct Rescuer {
     pub(super) heartbeat: Duration,
     pub(super) completer: Arc<Completer>,
     pub(super) marks: Arc<StartMarks>,
+    pub(super) formats: LockFormats,
 }
 
 impl Rescuer {
@@ -90,9 +103,13 @@ impl Rescuer {
         let own = Some((&self.worker.id, &*self.active));
         let survey = Surveyor { runs: &self.runs, leases: &self.leases, own, grace: self.grace }.survey()?;
         for worker in &survey.gone {
-            self.runs.remove_worker(worker)?;
-            heartbeat::remove(self.runs.folder(), worker);
-            reusable_log::remove(self.runs.folder(), worker);
+            // Its guardian may still write, and another rescuer may have to read that.
+            let folder = reusable_log::folder_of(self.runs.folder(), worker);
+            if !end_records::is_needed(&folder, &survey.holders) {
+                self.runs.remove_worker(worker)?;
+                heartbeat::remove(self.runs.folder(), worker);
+                reusable_log::remove(self.runs.folder(), worker);
+            }
         }
         Ok(survey)
     }
@@ -121,17 +138,25 @@ impl Rescuer {
         for one in &survey.abandoned {
             self.rescue_one(one, Some(wake))?;
         }
-        if survey.theirs.is_empty() {
-            return Ok(());
-        }
-        let is_busy = |id: &&WorkerId| survey.theirs.iter().any(|run| run.worker() == Some(*id));
-        // What a worker of another pid namespace executes can neither be seen dead nor ended here.
-        let visible = survey.others.iter().filter(|other| other.is_visible);
-        let busy = visible.map(|other| &other.id).filter(is_busy);
-        let silent = heartbeats.look(self.runs.folder(), busy, self.heartbeat);
-        let is_silent = |run: &&Run| run.worker().is_some_and(|id| silent.contains(id));
-        for run in survey.theirs.iter().filter(is_silent) {
+        for run in survey.silent(self.runs.folder(), heartbeats, self.heartbeat) {
             self.adopt(run, Found::Silent, Some(wake))?;
+        }
+        self.end_stage_attempts(|_| true)
+    }
+
+    /// Replaces the silent worker of a run. Nothing happens if somebody else was first.
+    pub(super) fn replace_worker(&self, run: &Run) -> Result<(), RunError> {
+        self.adopt(run, Found::Silent, None).map(drop)
+    }
+
+    /// Ends those runs of stages that wait for an attempt which nobody will make: their `stages run` is gone.
+    pub(super) fn end_stage_attempts(&self, wanted: impl Fn(&Run) -> bool) -> Result<(), RunError> {
+        for run in stage_attempts::unmade(&self.runs, &self.leases)?.into_iter().filter(wanted) {
+            if let Some(ended) = self.runs.give_up_attempt(&run, stage_attempts::WHY)? {
+                // The file is for people. A run that has ended has its end in the store.
+                let _ = stage_file::write_end(&self.runs.folder_of(&ended.id), &ended);
+                self.events.publish(&WorkerEvent::Ended(ended), None);
+            }
         }
         Ok(())
     }
@@ -146,9 +171,12 @@ impl Rescuer {
         let known: HashSet<&WorkerId> =
             workers.chain(found.runs.iter().filter_map(|run| run.worker())).collect();
         let is_stray = |path: &&PathBuf| !known.iter().any(|id| path.ends_with(id.as_str()));
+        let holders: Vec<HolderId> =
+            found.runs.iter().filter_map(|run| Some(run.process()?.holder)).collect();
         // Another worker may do the same now.
         files.iter().filter(is_stray).for_each(|path| drop(fs::remove_file(path)));
-        logs.iter().filter(is_stray).for_each(|path| drop(fs::remove_dir_all(path)));
+        let logs = logs.iter().filter(is_stray).filter(|path| !end_records::is_needed(path, &holders));
+        logs.for_each(|path| drop(fs::remove_dir_all(path)));
         Ok(())
     }
 
@@ -160,28 +188,41 @@ impl Rescuer {
         wake: Option<&Arc<WakePipe>>,
     ) -> Result<Option<JoinHandle<()>>, RunError> {
         let pipe = WakePipe::new().map_err(RunError::Machine)?;
+        // Started first: without a thread the run is left to others.
+        let (sender, adopted) = channel::<(Run, Request, LockFiles, Arc<Control>)>();
+        let (rescuer, wake) = (self.clone(), wake.map(Arc::clone));
+        let work = move || {
+            // Nothing comes if somebody else was first.
+            let Ok((run, request, files, control)) = adopted.recv() else { return };
+            rescuer.look_after(run, request, files, found, &control);
+            if let Some(wake) = wake {
+                wake.wake();
+            }
+        };
+        let thread =
+            thread::Builder::new().name("adopted".to_owned()).spawn(work).map_err(RunError::Machine)?;
         // Before the record says that another worker is responsible for it.
         if let Err(error) = reusable_log::rescue(self.runs.folder(), &run.id, &self.runs.folder_of(&run.id)) {
             self.events.trouble(format!("cannot keep what {} wrote: {error}", run.id));
         }
         // The next rescuer looks for the marks of this worker.
         self.marks.set(None, &run.id, run.claim() + 1).map_err(RunError::Machine)?;
+        let gone = run.worker().cloned();
         let Some((run, request)) = self.runs.adopt(run, &self.worker.id)? else { return Ok(None) };
+        let files = self.formats.adopt(&request, &run, gone.as_ref(), &self.worker).unwrap_or_else(|error| {
+            self.events.trouble(format!("cannot take over the lock files of {}: {error}", run.id));
+            LockFiles::default()
+        });
         self.events.publish(&WorkerEvent::Adopted(run.clone()), None);
         let control = self.active.add(&run, Arc::new(pipe));
-        let (rescuer, wake) = (self.clone(), wake.map(Arc::clone));
-        let work = move || {
-            rescuer.look_after(run, request, found, &control);
-            if let Some(wake) = wake {
-                wake.wake();
-            }
-        };
-        let spawned = thread::Builder::new().name("adopted".to_owned()).spawn(work);
-        spawned.map(Some).map_err(RunError::Machine)
+        sender.send((run, request, files, control)).expect("the thread waits for it");
+        Ok(Some(thread))
     }
 
     /// Waits for the end of an adopted run, and until that end is written.
-    fn look_after(&self, run: Run, request: Request, found: Found, control: &Control) {
+    fn look_after(&self, run: Run, request: Request, files: LockFiles, found: Found, control: &Control) {
+        let renewed = RenewedFiles::begin(files);
+        let mut seen_at = None;
         let outcome = if !run.status().is_active() {
             self.end_processes(&run);
             Outcome::Recorded
@@ -193,7 +234,10 @@ impl Rescuer {
                 }
                 Found::Abandoned(command) => {
                     match self.events.catch_panic(&run.id, || self.wait_for_end(&run, command, control)) {
-                        Some(Ok(outcome)) => outcome,
+                        Some(Ok((outcome, seen))) => {
+                            seen_at = seen.map(|(_, at)| self.stamp(at));
+                            outcome
+                        }
                         failed => {
                             if let Some(Err(error)) = failed {
                                 self.events.trouble(format!("cannot look after {}: {error}", run.id));
@@ -205,23 +249,36 @@ impl Rescuer {
                 }
             }
         };
-        let ended_at = self.runs.now();
-        self.completer.complete(Finished::of(End { run, request, outcome, ended_at }));
+        let ended_at = seen_at.unwrap_or_else(|| self.runs.now());
+        let files = renewed.end();
+        let end = End { run, request, outcome, ended_at };
+        self.completer.complete(Finished { files, ..Finished::of(end) });
     }
 
-    /// Waits until nothing of a run lives.
-    fn wait_for_end(&self, run: &Run, command: Option<ProcessRef>, control: &Control) -> io::Result<Outcome> {
-        let vanished = || Ok(Outcome::Observed(AttemptOutcome::Vanished));
-        let Some(process) = run.process() else { return vanished() };
+    /// Waits until nothing of a run lives. Returns what that means, and how the command ended if anybody saw it.
+    fn wait_for_end(
+        &self,
+        run: &Run,
+        command: Option<ProcessRef>,
+        control: &Control,
+    ) -> io::Result<(Outcome, Option<SeenEnd>)> {
+        let observed = |outcome| Outcome::Observed(outcome);
+        let Some(process) = run.process() else { return Ok((observed(AttemptOutcome::Vanished), None)) };
         let life = self.leases.probe().liveness_file();
+        let known = || end_records::look(self.runs.folder(), process.holder);
         let held = life.look(process.holder) == LockState::Held;
         let exit = match command.map(process::watch) {
             Some(Watch::Exit(exit)) => Some(exit),
             Some(Watch::Unavailable) if held => None,
+            // The command is there, although it cannot be found: its guardian waits for it.
+            Some(Watch::Gone | Watch::Unavailable) | None if held && known() == Known::Guarded => None,
             Some(Watch::Gone | Watch::Unavailable) | None => {
-                // Nobody saw how it ended. What it left behind is ended with it.
+                let seen = self.seen_end(process.holder, None);
+                // What it left behind is ended with it.
                 self.end_processes(run);
-                return vanished();
+                let outcome =
+                    seen.map_or(AttemptOutcome::Vanished, |seen| end_records::outcome(&self.runs, run, seen));
+                return Ok((observed(outcome), seen));
             }
         };
         let times_out_at = run.times_out_at().map(|at| self.runs.local_moment(at));
@@ -231,45 +288,75 @@ impl Rescuer {
                 None => {}
                 Some(Stop::Canceled) => {
                     self.end_processes(run);
-                    return Ok(Outcome::Observed(AttemptOutcome::Stopped(None)));
+                    return Ok((observed(AttemptOutcome::Stopped(None)), None));
                 }
                 Some(Stop::Recorded) => {
                     self.end_processes(run);
-                    return Ok(Outcome::Recorded);
+                    return Ok((Outcome::Recorded, None));
                 }
-                Some(Stop::Superseded) => return Ok(Outcome::Superseded),
+                Some(Stop::Superseded) => return Ok((Outcome::Superseded, None)),
             }
             let ended = match &exit {
                 Some(exit) => poll::wait(&[exit.as_fd()], Some(Duration::ZERO))?.any(),
-                None => life.look(process.holder) != LockState::Held,
+                None => life.look(process.holder) != LockState::Held || matches!(known(), Known::Ended(_)),
             };
             if ended {
-                let status = exit.as_ref().zip(command);
-                let status = status.and_then(|(exit, command)| process::exit_status(exit, command));
+                let seen = self.seen_end(process.holder, exit.as_deref().zip(command));
                 self.end_processes(run);
-                let ending = status.map(|status| Ending::from_wait(status).into());
-                return match ending {
-                    // Its worker may have stopped it: such a run is no success, whatever its command returned.
-                    _ if is_overdue() => Ok(Outcome::Observed(AttemptOutcome::TimedOut(ending))),
-                    Some(ending) => Ok(Outcome::Observed(AttemptOutcome::Ended(ending))),
-                    None => vanished(),
+                let outcome = match seen {
+                    Some(seen) => end_records::outcome(&self.runs, run, seen),
+                    None if is_overdue() => AttemptOutcome::TimedOut(None),
+                    None => AttemptOutcome::Vanished,
                 };
+                return Ok((observed(outcome), seen));
             }
             if is_overdue() {
                 self.end_processes(run);
-                return Ok(Outcome::Observed(AttemptOutcome::TimedOut(None)));
+                return Ok((observed(AttemptOutcome::TimedOut(None)), None));
             }
             let sentry = if exit.is_none() { self.leases.probe().watch_lock(process.holder) } else { None };
             let mut descriptors: Vec<BorrowedFd<'_>> = vec![control.as_fd()];
             descriptors.extend(exit.as_ref().map(AsFd::as_fd));
             descriptors.extend(sentry.as_ref().map(|sentry| sentry.as_fd()));
-            poll::wait(&descriptors, times_out_at.map(|at| at.since(clock::now())))?;
+            let limit = times_out_at.map(|at| at.since(clock::now()));
+            // What the command left behind may hold the lock after its end.
+            let again = exit.is_none().then_some(LOOK_AGAIN);
+            poll::wait(&descriptors, [limit, again].into_iter().flatten().min())?;
+        }
+    }
+
+    /// How a command ended: its guardian has written it, or the system shows it.
+    fn seen_end(&self, holder: HolderId, exit: Option<(&OwnedFd, ProcessRef)>) -> Option<SeenEnd> {
+        let until = clock::now().after(TOLD_WITHIN);
+        loop {
+            let known = end_records::look(self.runs.folder(), holder);
+            if let Known::Ended(seen) = known {
+                return Some(seen);
+            }
+            if let Some(status) = exit.and_then(|(exit, command)| process::exit_status(exit, command)) {
+                return Some((Ending::from_wait(status).into(), clock::now()));
+            }
+            if known != Known::Guarded || until <= clock::now() {
+                return None;
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+
+    /// A moment of this machine's clock as a time of the store.
+    fn stamp(&self, at: Moment) -> Stamp {
+        let (now, ago) = (self.runs.now(), clock::now().since(at));
+        let micros = i64::try_from(ago.as_micros()).unwrap_or(0);
+        Stamp {
+            moment: Moment::from_micros(now.moment.as_micros() - micros),
+            unix_micros: now.unix_micros - micros,
         }
     }
 
     fn end_processes(&self, run: &Run) {
         // Workers hold the kernel locks of their runs, too: one that is silent is not a process of the run.
         let workers = persist(&self.events, "list the workers", || self.runs.worker_processes());
+        let Some(workers) = workers else { return };
         let (leases, events) = (&*self.leases, &*self.events);
         RunProcesses { leases, events, grace: self.grace, workers }.end_all(run);
     }

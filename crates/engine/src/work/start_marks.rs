@@ -3,6 +3,8 @@
 //! A worker may be killed between the claim and the start. The run of a claim without a mark can be claimed again: its
 //! command has not begun. The mark is not forced to the disk. It survives the death of the worker, and not a power cut:
 //! after that every claim counts as begun.
+//!
+//! Where the worker has a guardian, that one writes the mark, and how each command ended, into `spare/WORKER/ended`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,9 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lockkeeper_core::id::{RunId, WorkerId};
 use lockkeeper_core::run::Run;
-use lockkeeper_platform::access;
+use lockkeeper_platform::exec::Note;
+use lockkeeper_platform::{access, flock};
 
 use super::attempt::reusable_log;
+use super::end_records;
+use super::processes::mark;
 
 /// The length of one mark.
 const WIDTH: usize = 128;
@@ -23,6 +28,8 @@ const WIDTH: usize = 128;
 #[derive(Debug)]
 pub(super) struct StartMarks {
     file: File,
+    /// The guardian's records of ends. It is locked while this worker or its guardian lives.
+    ended: File,
     next: AtomicU64,
 }
 
@@ -32,21 +39,40 @@ impl StartMarks {
         let folder = reusable_log::folder_of(state, worker);
         access::make_folder(&folder)?;
         let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path(state, worker))?;
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        let file = options.open(path(state, worker))?;
         access::inherit(&file, &folder)?;
+        let ended = options.open(end_records::path(&folder))?;
+        access::inherit(&ended, &folder)?;
+        flock::try_lock(&ended)?;
         let blank = format!("{:<width$}\n", "", width = WIDTH - 1);
         file.write_all_at(blank.repeat(slots as usize).as_bytes(), 0)?;
-        Ok(Self { file, next: AtomicU64::new(u64::from(slots)) })
+        Ok(Self { file, ended, next: AtomicU64::new(u64::from(slots)) })
+    }
+
+    /// The files that the guardian writes: marks and ends.
+    pub(super) fn files(&self) -> (&File, &File) {
+        (&self.file, &self.ended)
+    }
+
+    /// What the guardian writes about the command of a claim. None without a kernel lock, by which it would be found.
+    pub(super) fn note(&self, slot: Option<u32>, run: &Run) -> Option<Note> {
+        let holder = run.process()?.holder;
+        let place = self.place(slot);
+        let begun = (line(&run.id, run.claim()), place * WIDTH as u64);
+        Some(Note { begun, place, holder, mark: mark(&run.id) })
     }
 
     /// Notes that the command of a claim may begin from now on. A slot has one place, from 1; a single run gets a new one.
     pub(super) fn set(&self, slot: Option<u32>, run: &RunId, claim: u64) -> io::Result<()> {
-        let place = match slot {
+        self.file.write_all_at(line(run, claim).as_bytes(), self.place(slot) * WIDTH as u64)
+    }
+
+    fn place(&self, slot: Option<u32>) -> u64 {
+        match slot {
             Some(number) => u64::from(number) - 1,
             None => self.next.fetch_add(1, Ordering::Relaxed),
-        };
-        let text = format!("{:<width$}\n", mark_of(run, claim), width = WIDTH - 1);
-        self.file.write_all_at(text.as_bytes(), place * WIDTH as u64)
+        }
     }
 }
 
@@ -57,6 +83,10 @@ pub(super) fn may_have_begun(state: &Path, worker: &WorkerId, run: &Run) -> bool
         Ok(text) => text.lines().any(|line| line.trim_end() == mark),
         Err(_) => true,
     }
+}
+
+fn line(run: &RunId, claim: u64) -> String {
+    format!("{:<width$}\n", mark_of(run, claim), width = WIDTH - 1)
 }
 
 fn mark_of(run: &RunId, claim: u64) -> String {

@@ -1,11 +1,11 @@
-//! Rescue watch: a thread that sleeps until a run has nobody who looks after it, and then begins a worker that does.
+//! Rescue watch: a thread that sleeps until a run has no live worker, and then starts a worker that rescues it.
 //!
 //! Whatever waits for runs brings one along and is no worker meanwhile: the server, `run wait`, `run cancel`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::Run;
@@ -13,7 +13,10 @@ use lockkeeper_core::run::transition::AttemptOutcome;
 use lockkeeper_core::time::Moment;
 
 use super::Settings;
+use super::end_records::{self, Known};
+use super::heartbeat::HeartbeatWatch;
 use super::rescuer::{Survey, Surveyor};
+use super::stage_attempts;
 use super::worker::{ControlListener, Worker};
 use crate::Engine;
 use crate::runs::{RunError, Runs, Subscription};
@@ -70,12 +73,14 @@ pub(crate) struct Neglected {
     pub(crate) out_of_reach: Vec<Run>,
     /// Their next attempt is due, and no worker is there to make it.
     pub(crate) due: Vec<Run>,
+    /// Runs of stages that wait for an attempt, and whose `stages run` is gone.
+    pub(crate) unmade: Vec<Run>,
 }
 
 impl Neglected {
     /// Whether there is no such run.
     pub(crate) fn is_empty(&self) -> bool {
-        [&self.alive, &self.out_of_reach, &self.due].iter().all(|runs| runs.is_empty())
+        [&self.alive, &self.out_of_reach, &self.due, &self.unmade].iter().all(|runs| runs.is_empty())
             && self.gone.is_empty()
     }
 }
@@ -91,7 +96,20 @@ pub(crate) fn neglected(runs: &Runs, leases: &Engine) -> Result<Neglected, RunEr
         match (one.run.status().is_active(), one.is_alive) {
             (false, _) => {}
             (true, true) => found.alive.push(run),
-            (true, false) if one.may_have_begun => found.gone.push((run, AttemptOutcome::Vanished)),
+            (true, false) if one.may_have_begun => {
+                let known =
+                    run.process().map(|process| end_records::look_after_end(runs.folder(), process.holder));
+                match known {
+                    Some(Known::Guarded) => found.alive.push(run),
+                    Some(Known::Ended(seen)) => {
+                        let outcome = end_records::outcome(runs, &run, seen);
+                        found.gone.push((run, outcome));
+                    }
+                    Some(Known::Nothing | Known::Lost) | None => {
+                        found.gone.push((run, AttemptOutcome::Vanished));
+                    }
+                }
+            }
             (true, false) => found.gone.push((run, AttemptOutcome::NotBegun)),
         }
     }
@@ -99,6 +117,7 @@ pub(crate) fn neglected(runs: &Runs, leases: &Engine) -> Result<Neglected, RunEr
         let is_due = |run: &Run| run.retry_at().is_some_and(|at| at.after(LOOK_AGAIN) <= now);
         found.due = runs.waiting_attempts()?.into_iter().filter(is_due).collect();
     }
+    found.unmade = stage_attempts::unmade(runs, leases)?;
     Ok(found)
 }
 
@@ -113,7 +132,16 @@ impl RescueWatch {
     ) -> Result<Self, RunError> {
         let (reader, end) = pipe::nonblocking().map_err(RunError::Machine)?;
         let changes = runs.subscribe()?;
-        let mut watch = Watcher { runs, leases, wanted, start, changes, was_woken: false, rescuing: None };
+        let mut watch = Watcher {
+            runs,
+            leases,
+            wanted,
+            start,
+            changes,
+            was_woken: false,
+            heartbeats: HeartbeatWatch::default(),
+            rescuing: None,
+        };
         let body = move || {
             loop {
                 let limit = watch.look().unwrap_or_else(|error| {
@@ -149,6 +177,7 @@ struct Watcher {
     start: Box<StartWorker>,
     changes: Subscription,
     was_woken: bool,
+    heartbeats: HeartbeatWatch,
     /// The worker that rescues, while there is something to rescue. The listener is dropped first.
     rescuing: Option<(ControlListener, Arc<Worker>)>,
 }
@@ -159,7 +188,18 @@ impl Watcher {
         self.changes.reset(self.was_woken);
         let survey = surveyor(&self.runs, &self.leases).survey()?;
         let (has_due, next) = self.due_attempts(&survey)?;
-        let is_needed = has_due || survey.abandoned.iter().any(|one| (self.wanted)(&one.run));
+        let every = Settings::default().heartbeat;
+        let silent: Vec<Run> = survey
+            .silent(self.runs.folder(), &mut self.heartbeats, every)
+            .into_iter()
+            .filter(|run| (self.wanted)(run))
+            .cloned()
+            .collect();
+        let unmade = stage_attempts::unmade(&self.runs, &self.leases)?;
+        let is_needed = has_due
+            || !silent.is_empty()
+            || unmade.iter().any(|run| (self.wanted)(run))
+            || survey.abandoned.iter().any(|one| (self.wanted)(&one.run));
         match &self.rescuing {
             None if is_needed => {
                 let worker = Arc::new((self.start)()?);
@@ -171,23 +211,31 @@ impl Watcher {
             }
             Some(_) | None => {}
         }
+        if let Some((_, worker)) = &self.rescuing {
+            for run in &silent {
+                worker.rescuer().replace_worker(run)?;
+            }
+        }
         let now = self.runs.now().moment;
         let wait = |at: Moment| at.since(now) + Duration::from_millis(1);
         let next = [next, survey.look_again].into_iter().flatten().min().map(wait);
         let again = self.rescuing.is_some().then_some(LOOK_AGAIN);
-        let limit = [next, again, self.changes.longest_sleep()].into_iter().flatten().min();
+        let silence = self.heartbeats.due(survey.others_are_busy(), every);
+        let silence = silence.map(|at| at.saturating_duration_since(Instant::now()));
+        let limit = [next, again, silence, self.changes.longest_sleep()].into_iter().flatten().min();
         Ok((survey, limit))
     }
 
     /// Whether an attempt is due that nobody makes, and when the next one is.
     fn due_attempts(&self, survey: &Survey) -> Result<(bool, Option<Moment>), RunError> {
-        if survey.has_pool() {
-            return Ok((false, None));
-        }
         let now = self.runs.now().moment;
         let waiting = self.runs.waiting_attempts()?;
         let times = waiting.iter().filter(|run| (self.wanted)(run)).filter_map(Worker::makes_attempt_at);
         let (due, later): (Vec<Moment>, Vec<Moment>) = times.partition(|at| *at <= now);
+        if survey.has_pool() && !due.is_empty() {
+            // The pool makes it now, unless it is stopped meanwhile: nothing tells that.
+            return Ok((false, Some(now.after(LOOK_AGAIN))));
+        }
         Ok((!due.is_empty(), later.into_iter().min()))
     }
 

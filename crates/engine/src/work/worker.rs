@@ -20,6 +20,7 @@ use super::claimer::{ClaimResult, Claimed, Claimer};
 use super::completer::{Completer, persist};
 use super::control::ActiveRuns;
 use super::events::{Events, Listener};
+use super::guardian::GuardianOffice;
 use super::heartbeat::{self, HeartbeatFile};
 use super::lock_files::LockFormats;
 use super::report::{Finished, Report};
@@ -93,6 +94,7 @@ impl Worker {
             grace,
             reports.clone(),
         ));
+        let formats = LockFormats { aiflow: settings.aiflow.clone(), swarm: settings.swarm.clone() };
         let rescuer = Rescuer {
             runs: Arc::clone(&runs),
             leases: Arc::clone(&leases),
@@ -103,9 +105,9 @@ impl Worker {
             heartbeat: settings.heartbeat,
             completer: Arc::clone(&completer),
             marks: Arc::clone(&marks),
+            formats: formats.clone(),
         };
         rescuer.remove_stray_files()?;
-        let formats = LockFormats { aiflow: settings.aiflow.clone(), swarm: settings.swarm.clone() };
         let claimer = Claimer::new(
             Arc::clone(&runs),
             Arc::clone(&leases),
@@ -124,6 +126,7 @@ impl Worker {
             events: Arc::clone(&events),
             reports: reports.clone(),
             marks,
+            guardian: GuardianOffice::default(),
         };
         let body = Arc::clone(&completer);
         let publishing = thread::Builder::new().name("completer".to_owned());
@@ -171,6 +174,11 @@ impl Worker {
         self.active.forward(&ours, &self.runs)
     }
 
+    /// Kills the processes of all runs that it executes, which were canceled before: their grace is over.
+    pub(crate) fn kill_all(&self) {
+        self.active.kill_all(&self.events);
+    }
+
     /// Whether it executes or looks after any run.
     pub(super) fn is_active(&self) -> bool {
         !self.active.is_empty()
@@ -204,7 +212,7 @@ impl Worker {
         if self.may_be_superseded(&claimed) {
             let run = &claimed.run;
             let what = format!("see whether {} is still claimed here", run.id);
-            if !persist(&self.events, &what, || self.runs.is_current(run)) {
+            if persist(&self.events, &what, || self.runs.is_current(run)) != Some(true) {
                 let Claimed { run, request, lease, files, .. } = claimed;
                 let ended_at = self.runs.now();
                 let end = End { run, request, outcome: Outcome::Superseded, ended_at };
@@ -227,6 +235,10 @@ impl Drop for Worker {
         let _ = self.reports.send(Report::Shutdown);
         if let Some(publishing) = self.publishing.take() {
             let _ = publishing.join();
+        }
+        if self.events.has_given_up() {
+            // The next worker looks for the ends of its runs in these files.
+            return;
         }
         // If these stay, others find out by themselves that the worker is gone.
         let _ = self.runs.remove_worker(&self.record.id);

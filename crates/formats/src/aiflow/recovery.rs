@@ -4,7 +4,8 @@ use std::io;
 
 use lockkeeper_platform::wall_clock::WallTime;
 
-use super::record::Subject;
+use super::plain;
+use super::record::{AiflowRecord, Subject};
 use super::{Aiflow, AiflowError, LockState};
 use crate::guard::Removal;
 
@@ -80,6 +81,11 @@ impl Aiflow {
 
     fn recover_one(&self, subject: &Subject, now: WallTime) -> Result<Option<Recovered>, AiflowError> {
         let Some(file) = self.existing(subject)? else { return Ok(None) };
+        if let Some(record) = file.read()?.and_then(|snapshot| AiflowRecord::read(subject, &snapshot).ok())
+            && record.judge(now).is_stale()
+        {
+            self.remove_plain(subject, &record)?;
+        }
         let removal = file.remove(&mut |snapshot| super::verdict(subject, snapshot, now).is_stale())?;
         match removal {
             Removal::Removed(snapshot) => {
@@ -103,12 +109,15 @@ impl Aiflow {
             subjects.extend(name.to_str().and_then(subject_of));
         }
         subjects.sort();
+        // A request may have a record and a plain file.
+        subjects.dedup();
         Ok(subjects)
     }
 }
 
 fn subject_of(name: &str) -> Option<Subject> {
-    match name.strip_suffix(super::SUFFIX)? {
+    let Some(stem) = name.strip_suffix(super::SUFFIX) else { return plain::subject_of(name) };
+    match stem {
         "queue" => Some(Subject::Queue),
         stem => stem.strip_prefix(super::REQUEST_PREFIX).map(|id| Subject::Request(id.to_owned())),
     }

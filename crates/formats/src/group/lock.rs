@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lockkeeper_platform::flock::{self, Waited};
+use lockkeeper_platform::flock::{self, Sharing, Waited};
 use lockkeeper_platform::lock_holders::{self, FileId, LockHolders, LockProcess};
 use rustix::fs::fstat;
 
@@ -30,12 +30,18 @@ pub struct GroupLock {
     opened: Opened,
     /// The caller's own descriptor and its number; without it, the opened file carries the lock.
     inherited: Option<(OwnedFd, i32)>,
+    sharing: Sharing,
 }
 
 impl GroupLock {
     /// Opens the lock file with a description of its own. The lock lasts until the last process that shares it has ended.
     pub fn open(folders: &Folders, group: &GroupId) -> Result<Self, GroupError> {
-        Ok(Self { group: group.clone(), opened: folders.open(group)?, inherited: None })
+        Ok(Self {
+            group: group.clone(),
+            opened: folders.open(group)?,
+            inherited: None,
+            sharing: Sharing::Exclusive,
+        })
     }
 
     /// Uses the description that the caller opened as descriptor `number`, as `flock NUMBER` does.
@@ -51,7 +57,14 @@ impl GroupLock {
         if !flock::same_file(&stat, &opened.stat) {
             return Err(GroupError::OtherFile { number, path: opened.path });
         }
-        Ok(Self { group: group.clone(), opened, inherited: Some((descriptor, number)) })
+        let inherited = Some((descriptor, number));
+        Ok(Self { group: group.clone(), opened, inherited, sharing: Sharing::Exclusive })
+    }
+
+    /// Sets who else may have the lock at the same time.
+    #[must_use]
+    pub fn sharing(self, sharing: Sharing) -> Self {
+        Self { sharing, ..self }
     }
 
     /// Returns the group.
@@ -72,6 +85,11 @@ impl GroupLock {
     /// Returns a descriptor that commands inherit, so that the lock lasts as long as they run.
     pub fn inheritable(&self) -> Result<OwnedFd, GroupError> {
         flock::inheritable(self.descriptor()).map_err(|source| self.failed("share", source))
+    }
+
+    /// Returns another descriptor of the locked file, which no command inherits by itself.
+    pub fn shared(&self) -> Result<OwnedFd, GroupError> {
+        self.descriptor().try_clone_to_owned().map_err(|source| self.failed("share", source))
     }
 
     /// Returns the process that opened the caller's descriptor: the lock ends with it.
@@ -105,7 +123,7 @@ impl GroupLock {
         let WaitOptions { until, interrupts, after: (delay, tell) } = patience;
         loop {
             let mut told = || tell(self);
-            let waited = flock::wait(self.descriptor(), until, interrupts, (delay, &mut told));
+            let waited = flock::wait(self.descriptor(), self.sharing, until, interrupts, (delay, &mut told));
             let waited = waited.map_err(|source| self.failed("lock", source))?;
             if waited != Waited::Locked || self.is_current(folders)? {
                 return Ok(waited);
@@ -203,7 +221,7 @@ impl GroupLock {
     }
 
     fn try_lock(&self) -> Result<bool, GroupError> {
-        flock::try_lock(self.descriptor()).map_err(|source| self.failed("lock", source))
+        flock::try_lock_as(self.descriptor(), self.sharing).map_err(|source| self.failed("lock", source))
     }
 
     /// Says whether the locked file is still the group's file. If not, nobody else sees our lock: unlocks it, and opens

@@ -1,18 +1,26 @@
 //! Deadlock monitor lock: the one monitor of a lock folder holds `deadlock_monitor.pid` locked while it runs.
+//!
+//! The monitor of the shell scripts only writes its pid there, and locks nothing. While it runs, it is the monitor of the folder: we
+//! start no second one, and do not overwrite its pid.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use lockkeeper_platform::flock;
 use lockkeeper_platform::lock_holders::{self, FileId, LockProcess};
+use lockkeeper_platform::{flock, process};
 use rustix::fs::{OFlags, fstat};
 
 use super::folder::open_in;
 use super::{Folders, GroupError, failed};
 
 const NAME: &str = "deadlock_monitor.pid";
+/// The most bytes that are read of the file.
+const MAX_PID_TEXT: u64 = 32;
+/// Clocks of processes and of files differ by less than this.
+const SLACK: Duration = Duration::from_secs(5);
 
 /// The lock of the monitor. Its holder is the monitor, or is about to start it.
 #[derive(Debug)]
@@ -22,14 +30,17 @@ pub struct MonitorLock {
 }
 
 impl MonitorLock {
-    /// Takes the lock; `None` when there is a monitor already.
+    /// Takes the lock; `None` when there is a monitor already, ours or another program's.
     pub fn take(folders: &Folders) -> Result<Option<Self>, GroupError> {
         folders.create_first()?;
         let opened = open_in(folders.first(), NAME, OFlags::RDWR | OFlags::CREATE)?;
         let path = opened.path;
         let taken = flock::try_lock(&opened.file);
         match taken.map_err(|source| GroupError::Io { action: "lock", path: path.clone(), source })? {
-            true => Ok(Some(Self { file: File::from(opened.file), path })),
+            true => {
+                let file = File::from(opened.file);
+                Ok(if foreign(&file).is_some() { None } else { Some(Self { file, path }) })
+            }
             false => Ok(None),
         }
     }
@@ -51,6 +62,7 @@ impl MonitorLock {
     pub fn sign(&mut self, pid: u32) -> Result<(), GroupError> {
         let write = |file: &mut File| {
             file.set_len(0)?;
+            file.seek(SeekFrom::Start(0))?;
             file.write_all(format!("{pid}\n").as_bytes())
         };
         let path = self.path.clone();
@@ -74,6 +86,20 @@ impl MonitorLock {
         let file = FileId::of(&opened.stat);
         let own = std::process::id();
         let found = lock_holders::find(&[file]).pop().unwrap_or_default();
-        Ok(found.holders.into_iter().find(|holder| holder.process.pid != own))
+        let holder = found.holders.into_iter().find(|holder| holder.process.pid != own);
+        Ok(holder.or_else(|| foreign(&File::from(opened.file))))
     }
+}
+
+/// The live process whose pid is in the file, although it has not locked it. A process that started after the pid was written is
+/// another one with the same number.
+fn foreign(mut file: &File) -> Option<LockProcess> {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0)).ok()?;
+    file.take(MAX_PID_TEXT).read_to_string(&mut text).ok()?;
+    let pid: u32 = text.trim().parse().ok().filter(|pid| *pid != std::process::id())?;
+    let process = process::identify(pid).ok()?;
+    let written = file.metadata().ok()?.modified().ok()?.elapsed().unwrap_or_default();
+    let is_older = process::age(process).is_none_or(|age| age + SLACK >= written);
+    is_older.then(|| LockProcess::of(process))
 }

@@ -144,8 +144,36 @@ impl Problem {
             Severity::Fatal => "error",
             Severity::Warning => "warning",
         };
-        // A problem may quote text from the lock file, which another program wrote.
-        format!("{word}: {}", printable(&self.with_causes()))
+        format!("{word}: {}", self.printable())
+    }
+
+    /// Returns the sentence and its causes. A problem may quote text from the lock file, which another program wrote.
+    pub fn printable(&self) -> String {
+        printable(&self.with_causes()).into_owned()
+    }
+
+    /// Names the hint in tables of translations.
+    pub const fn hint_key(&self) -> &'static str {
+        match self {
+            Self::InvalidMode => "mode",
+            Self::RootNotAccessible(_) => "root",
+            Self::SessionRequired => "session",
+            Self::EpicRequired => "epic",
+            Self::BadFileName => "file_name",
+            Self::BadText(_) => "text",
+            Self::BadPid(_) => "pid",
+            Self::CannotRead(_) => "read",
+            Self::InvalidFormat => "format",
+            Self::UnknownVersion(_) => "version",
+            Self::CheckFailed { .. } => "check",
+            Self::WriteFailed(_) | Self::RenameFailed(_) => "write",
+            Self::VerifyFailed(_) => "verify",
+            Self::SessionMismatch { .. } => "mismatch",
+            Self::OtherUser(_) => "other_user",
+            Self::DeleteDenied(_) => "delete_denied",
+            Self::DeleteFailed(_) => "delete",
+            Self::LeftoverStays(_) => "leftover",
+        }
     }
 
     /// What the user can do about it.
@@ -172,7 +200,9 @@ impl Problem {
             Self::VerifyFailed(_) => {
                 "another program writes this lock without looking: find it, then try again"
             }
-            Self::SessionMismatch { .. } => "the lock of another session was removed: tell whoever runs it",
+            Self::SessionMismatch { .. } => {
+                "the lock of another session was removed: inform the person who runs it"
+            }
             Self::OtherUser(_) => {
                 "only that user or root releases it; root takes it over with acquire --force"
             }

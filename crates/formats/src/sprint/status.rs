@@ -51,7 +51,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Returns its word in the answer.
+    /// Returns its name in the answer.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Acquired => "acquired",

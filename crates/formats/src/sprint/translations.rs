@@ -120,8 +120,8 @@ impl Text {
             ),
             Self::HeldByProcess => (
                 "the lock is held while process {pid} lives: {reason}",
-                "プロセス {pid} が生きている間、ロックは保持されます: {reason}",
-                "只要进程 {pid} 存活，锁就有效：{reason}",
+                "プロセス {pid} が生きている間、ロックは保持されます\n  詳細: {reason}",
+                "只要进程 {pid} 存活，锁就有效\n  详情: {reason}",
             ),
             Self::NoHolderProcess => (
                 "the lock is held until it is released or 24 hours old: no process here outlives this command, \

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use lockkeeper_platform::access;
 use rustix::fs::OFlags;
 
 use super::error::StatusError;
@@ -54,8 +55,23 @@ pub(super) fn create_folder(folder: &Path) -> Result<(), StatusError> {
 /// Opens the log for appending, and creates it if it is missing.
 pub(super) fn open_to_append(path: &Path) -> Result<File, StatusError> {
     let mut options = OpenOptions::new();
-    options.read(true).append(true).create(true).mode(0o600);
-    open(&mut options, path)
+    options.read(true).append(true).mode(0o600);
+    let is_missing = |error: &StatusError| matches!(error, StatusError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound);
+    match open(&mut options, path) {
+        Err(error) if is_missing(&error) => {}
+        opened => return opened,
+    }
+    match open(options.clone().create_new(true), path) {
+        Ok(new) => {
+            let folder = path.parent().unwrap_or(Path::new("."));
+            access::inherit(&new, folder).map_err(StatusError::io("give its owner", path))?;
+            Ok(new)
+        }
+        Err(StatusError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+            open(&mut options, path)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Opens one log file for reading; `None` when it is missing.

@@ -6,10 +6,11 @@ use std::str::FromStr;
 
 use lockkeeper_platform::wall_clock::WallTime;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use thiserror::Error;
 
 use super::python_json;
+use crate::json::Json;
 
 /// The longest line that is written, in bytes, with its newline.
 pub const MAX_LINE: usize = 64 * 1024;
@@ -17,6 +18,8 @@ pub const MAX_LINE: usize = 64 * 1024;
 const MAX_ID: usize = 255;
 /// The most nested levels of `meta`. All known readers can read this.
 const MAX_DEPTH: usize = 64;
+/// A number with this many digits may not fit into the numbers that serde reads.
+const LONG_NUMBER: usize = 16;
 /// The key of the worker's id in `meta`.
 const WORKER: &str = "worker_id";
 
@@ -98,7 +101,7 @@ pub struct StatusLine {
     task: String,
     at: WallTime,
     message: Option<String>,
-    meta: Option<Map<String, Value>>,
+    meta: Option<Json>,
     worker: Option<String>,
 }
 
@@ -129,8 +132,9 @@ impl StatusLine {
     }
 
     /// Adds data for programs. This is the only place for extensions.
-    pub fn with_meta(mut self, meta: Map<String, Value>) -> Result<Self, LineError> {
-        if meta.values().any(|value| !is_shallow(value, MAX_DEPTH)) {
+    pub fn with_meta(mut self, meta: impl Into<Json>) -> Result<Self, LineError> {
+        let meta = meta.into();
+        if !is_shallow(&meta, MAX_DEPTH + 1) {
             return Err(LineError::TooDeep);
         }
         let worker = worker_in(&meta);
@@ -145,7 +149,7 @@ impl StatusLine {
     /// Adds the worker, as `meta.worker_id`.
     pub fn with_worker(mut self, worker: impl Into<String>) -> Result<Self, LineError> {
         let worker = checked("worker id", worker.into())?;
-        self.meta.get_or_insert_default().insert(WORKER.to_owned(), worker.as_str().into());
+        self.meta.get_or_insert_with(|| Json::Object(Vec::new())).set(WORKER, worker.as_str());
         self.worker = Some(worker);
         Ok(self)
     }
@@ -171,7 +175,7 @@ impl StatusLine {
     }
 
     /// Returns the data for programs.
-    pub const fn meta(&self) -> Option<&Map<String, Value>> {
+    pub const fn meta(&self) -> Option<&Json> {
         self.meta.as_ref()
     }
 
@@ -194,10 +198,12 @@ impl StatusLine {
             ts,
             worker_id,
             message: self.message.as_deref(),
-            meta: self.meta.as_ref(),
         };
-        python_json::to_text(&fields)
-            .expect("texts, numbers and objects with text keys can always be written")
+        let text = python_json::to_text(&fields).expect("texts can always be written");
+        match (&self.meta, text.strip_suffix('}')) {
+            (Some(meta), Some(fields)) => format!("{fields}, \"meta\": {}}}", meta.to_line()),
+            (Some(_), None) | (None, _) => text,
+        }
     }
 
     /// Returns the bytes to write, newline included.
@@ -223,20 +229,35 @@ impl FromStr for StatusLine {
         if !text.trim_start().starts_with('{') {
             return Err(LineError::NotAnObject);
         }
-        let read: Read<'_> = serde_json::from_str(text).map_err(LineError::Json)?;
+        match serde_json::from_str::<Read<'_>>(text) {
+            Ok(read) if !has_long_number(text) => Self::of_fields(read, None),
+            Ok(read) => Self::of_fields(read, exact_meta(text).map(|(_, meta)| meta)),
+            // A number that serde cannot read, for example: it survives in meta.
+            Err(error) => {
+                let Some((fields, meta)) = exact_meta(text) else { return Err(LineError::Json(error)) };
+                Self::of_fields(
+                    serde_json::from_str(&fields).map_err(|_| LineError::Json(error))?,
+                    Some(meta),
+                )
+            }
+        }
+    }
+}
+
+impl StatusLine {
+    /// Builds a line from its fields. `exact` is `meta` without loss, if it has to be kept that way.
+    fn of_fields(read: Read<'_>, exact: Option<Json>) -> Result<Self, LineError> {
         let state = read.state.parse()?;
         if read.task_id.is_empty() {
             return Err(LineError::Empty { what: "task id" });
         }
         let at = time_of(read.timestamp.or(read.ts))?;
-        let mut meta = match read.meta {
-            Some(Value::Object(meta)) => Some(meta),
-            // An optional field with a wrong type is ignored.
-            Some(_) | None => None,
-        };
+        // An optional field with a wrong type is ignored.
+        let is_object = |meta: &Json| matches!(meta, Json::Object(_));
+        let mut meta = exact.or_else(|| read.meta.map(Json::from)).filter(is_object);
         let mut worker = meta.as_ref().and_then(worker_in);
         if let Some(top) = read.worker_id.as_ref().and_then(text_of).filter(|_| worker.is_none()) {
-            meta.get_or_insert_default().insert(WORKER.to_owned(), top.as_str().into());
+            meta.get_or_insert_with(|| Json::Object(Vec::new())).set(WORKER, top.as_str());
             worker = Some(top);
         }
         let message = read.message.as_ref().and_then(text_of);
@@ -318,8 +339,6 @@ struct Written<'l> {
     worker_id: Option<&'l str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'l str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    meta: Option<&'l Map<String, Value>>,
 }
 
 /// The fields that are parsed. Other fields are ignored.
@@ -346,8 +365,26 @@ fn checked(what: &'static str, id: String) -> Result<String, LineError> {
     }
 }
 
-fn worker_in(meta: &Map<String, Value>) -> Option<String> {
-    meta.get(WORKER).and_then(text_of)
+fn worker_in(meta: &Json) -> Option<String> {
+    match meta.get(WORKER)? {
+        Json::Null => None,
+        Json::Text(text) => Some(text.clone()),
+        other => Some(other.to_line()),
+    }
+}
+
+/// Whether a number of the line may be too long for serde.
+fn has_long_number(text: &str) -> bool {
+    let is_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E');
+    text.as_bytes().split(|byte| !is_number(byte)).any(|run| run.len() >= LONG_NUMBER)
+}
+
+/// Splits a line into its other fields and `meta`, which is read without loss.
+fn exact_meta(text: &str) -> Option<(String, Json)> {
+    let Json::Object(mut fields) = Json::parse(text).ok()? else { return None };
+    let place = fields.iter().position(|(key, _)| key == "meta")?;
+    let (_, meta) = fields.remove(place);
+    Some((Json::Object(fields).to_line(), meta))
 }
 
 /// Returns a text. Other programs also write numbers and other values where a text belongs.
@@ -369,10 +406,10 @@ fn time_of(value: Option<Value>) -> Result<WallTime, LineError> {
     read.map(WallTime::in_milliseconds).ok_or(LineError::Time)
 }
 
-fn is_shallow(value: &Value, depth: usize) -> bool {
+fn is_shallow(value: &Json, depth: usize) -> bool {
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
-        Value::Array(values) => depth > 1 && values.iter().all(|value| is_shallow(value, depth - 1)),
-        Value::Object(fields) => depth > 1 && fields.values().all(|value| is_shallow(value, depth - 1)),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) => true,
+        Json::List(values) => depth > 1 && values.iter().all(|value| is_shallow(value, depth - 1)),
+        Json::Object(fields) => depth > 1 && fields.iter().all(|(_, value)| is_shallow(value, depth - 1)),
     }
 }

@@ -12,6 +12,11 @@ pub(super) fn to_text(value: &impl Serialize) -> serde_json::Result<String> {
     String::from_utf8(bytes).map_err(serde::ser::Error::custom)
 }
 
+/// Formats a text with its quotes.
+pub(crate) fn quoted(text: &str) -> String {
+    to_text(&text).unwrap_or_default()
+}
+
 /// A formatter whose separators have a space.
 struct Spaced;
 

@@ -7,6 +7,7 @@ use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Map, Number, Value};
 
 use super::DEFAULT_TTL;
+use crate::json::Json;
 use crate::json_record::{self, RecordError};
 use crate::safe_open::Snapshot;
 use crate::{HeldReason, StaleReason, Verdict};
@@ -86,9 +87,11 @@ impl TaskRecord {
     }
 }
 
-/// Returns the same file with a later heartbeat. Keeps the other keys of its writer.
+/// Returns the same file with a later heartbeat. Keeps the other keys of its writer, and numbers of any size.
 pub(super) fn renewed(snapshot: &Snapshot, now: WallTime, ttl: Option<Ttl>) -> Result<Vec<u8>, RecordError> {
-    let mut object = json_record::object(snapshot)?;
+    let object = json_record::object(snapshot)?;
+    let text = std::str::from_utf8(snapshot.bytes()).unwrap_or_default();
+    let mut file = Json::parse(text).unwrap_or_else(|_| Json::from(object.clone()));
     if is_of_script(&object) {
         let ttl = match ttl {
             Some(ttl) => ttl.get(),
@@ -96,17 +99,17 @@ pub(super) fn renewed(snapshot: &Snapshot, now: WallTime, ttl: Option<Ttl>) -> R
         };
         // The script looks only at the end.
         if ttl != Duration::MAX {
-            object.insert(EXPIRES.to_owned(), now.after(ttl).to_string().into());
+            file.set(EXPIRES, now.after(ttl).to_string().as_str());
         }
     }
-    object.insert(HEARTBEAT.to_owned(), now.to_string().into());
+    file.set(HEARTBEAT, now.to_string().as_str());
     if let Some(ttl) = ttl.filter(|_| !is_of_script(&object)) {
-        object.insert("ttl".to_owned(), seconds(ttl.get()));
-        if let Some(other) = object.get_mut("ttl_sec") {
-            *other = seconds(ttl.get());
+        file.set("ttl", seconds(ttl.get()));
+        if object.contains_key("ttl_sec") {
+            file.set("ttl_sec", seconds(ttl.get()));
         }
     }
-    Ok(json_record::content(&object))
+    Ok(format!("{}\n", file.to_pretty()).into_bytes())
 }
 
 /// Formats whole seconds without a fraction, as the original program does: `300`.

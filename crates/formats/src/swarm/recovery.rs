@@ -1,9 +1,11 @@
-//! Recovery of expired task locks. Any process may remove them, as the format allows.
+//! Recovery of task locks: of expired ones, which any process may remove, and of those whose worker is gone while its task
+//! goes on.
 
 use lockkeeper_platform::wall_clock::WallTime;
 
-use super::{LockState, Swarm, SwarmError};
-use crate::guard::Removal;
+use super::{LockState, Swarm, SwarmError, TaskLock, TaskRecord};
+use crate::guard::{Removal, Take};
+use crate::{HeldReason, StaleReason, Verdict};
 
 /// An expired lock that was removed.
 #[derive(Debug)]
@@ -27,6 +29,31 @@ pub struct Recovery {
 pub type Listed = (String, Result<LockState, SwarmError>);
 
 impl Swarm {
+    /// Takes over the lock of a worker that is gone, for the worker that goes on with its task. Returns `None` when the lock
+    /// is not that of the old worker.
+    pub fn adopt(
+        &self,
+        task: &str,
+        gone: &str,
+        worker: &str,
+        now: WallTime,
+    ) -> Result<Option<Box<TaskLock>>, SwarmError> {
+        let Some(file) = self.existing(task)? else { return Ok(None) };
+        let Some(before) = file.read()?.and_then(|snapshot| super::own_record(task, gone, &snapshot)) else {
+            return Ok(None);
+        };
+        let record = TaskRecord { worker_id: worker.to_owned(), heartbeat_at: now, ..before };
+        let taken =
+            file.take(&record.content(), &mut |snapshot| match super::own_record(task, gone, snapshot) {
+                Some(_) => Verdict::Stale(StaleReason::ProcessGone),
+                None => Verdict::Held(HeldReason::Changed),
+            })?;
+        match taken {
+            Take::Taken { held, .. } => Ok(Some(Box::new(TaskLock { held, record }))),
+            Take::Busy { .. } => Ok(None),
+        }
+    }
+
     /// Lists every lock, by task.
     pub fn list(&self, now: WallTime) -> Result<Vec<Listed>, SwarmError> {
         if self.folder()?.is_none() {

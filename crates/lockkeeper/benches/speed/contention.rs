@@ -47,7 +47,7 @@ pub fn sixty_four_on_one_lock() -> Vec<Row> {
         println!("  (no comparison with PostgreSQL: pgbench and initdb are not installed)");
     } else {
         let what = "64 processes: turns, against PostgreSQL advisory";
-        rows.push(Row::at_least(what, ours, middle(theirs), "/s", 0.6));
+        rows.push(Row::at_least(what, ours, middle(theirs), "/s", 0.35));
     }
     let what = "  (floor: two bare commits and a wake-up a turn)";
     rows.push(Row { limit: None, ..Row::at_least(what, ours, middle(floors), "/s", 0.0) });

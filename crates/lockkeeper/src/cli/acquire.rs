@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lockkeeper_core::id::{LeaseId, TicketName};
-use lockkeeper_core::lease::{Grant, Request, WaitTerms};
+use lockkeeper_core::lease::{Grant, Request, Resumer};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
 use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::time::Ttl;
@@ -12,11 +12,11 @@ use lockkeeper_engine::{Acquired, Engine};
 use lockkeeper_platform::{holder_process, origin};
 use serde_json::{Value, json};
 
-use super::args::{LeaseArgs, Waiting, wait};
+use super::args::{LeaseArgs, NO_TIME, Waiting, wait};
 use super::context::{Context, Globals};
 use super::exec::leases_around;
-use super::obtain::{WaitSettings, obtain, reason, receive_signals, ticket_ttl, wait as wait_in_line};
-use super::{Verb, print};
+use super::obtain::{WaitSettings, obtain, reason, ticket_ttl, wait as wait_in_line};
+use super::{Verb, print, session_guardian};
 
 /// Acquire a lease that outlives this command; does not wait without --wait
 #[derive(clap::Args)]
@@ -29,7 +29,7 @@ pub(super) struct Args {
     #[command(flatten)]
     lease: LeaseArgs,
     /// Wait for the lease, at most this long
-    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = NO_TIME)]
     wait: Option<String>,
     /// The process that the lease is tied to
     #[arg(long, value_name = "PID", allow_negative_numbers = true)]
@@ -61,7 +61,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         if let Some(engine) = context.existing_engine()?
             && let Some(id) = known_ticket(context, args, &engine, name)?
         {
-            match resume(context, &engine, id, &settings)? {
+            match resume_as(context, &engine, id, &resumer(context, args, &engine, id)?, &settings)? {
                 // The ticket was reaped. If the user gave names or paths, the command requests them again.
                 Acquired::Gone if !nothing_named && !is_generated(name) => {}
                 acquired => return print_result(context, &engine, acquired, &settings, None),
@@ -78,7 +78,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let (priority, reason) = (args.lease.priority()?, args.lease.reason()?);
     let (owner, named) = context.owner(args.lease.owner()?.as_ref(), "acquire")?;
     let binding = Binding::choose(context, args)?;
-    let engine = context.engine()?;
+    let engine = context.engine_to_lock(args.quiet)?;
     let proof = Proof { origin: engine.probe().origin().clone(), voucher: binding.voucher };
     let claim = Claim {
         owner,
@@ -210,9 +210,7 @@ fn known_ticket(
         let id: LeaseId = name.as_str().parse()?;
         engine.claim(id)?.map(|claim| (id, claim)).into_iter().collect()
     } else {
-        let mut found = engine.find_tickets(name)?;
-        found.retain(|(_, claim)| own.as_ref().is_none_or(|own| claim.owner == *own));
-        found
+        engine.find_tickets(name, &engine.caller(None, own.clone()))?
     };
     let Some((id, claim)) = found.first() else { return Ok(None) };
     if found.iter().any(|(_, other)| other.owner != claim.owner) {
@@ -239,19 +237,51 @@ fn known_ticket(
     Ok(Some(*id))
 }
 
-/// Continues the wait of an earlier command.
+/// Who continues the wait, and the process that the lease is tied to then, if the claim is tied to a process at all.
+fn resumer(context: &Context, args: &Args, engine: &Engine, id: LeaseId) -> Result<Resumer, Report> {
+    let pid = args.pid.as_deref().map(pid).transpose()?;
+    let caller = engine.caller(None, context.named_owner(args.lease.owner()?.as_ref()));
+    let chosen = holder_process::choose(pid, &|name: &str| std::env::var(name).ok())?;
+    let needs_process =
+        engine.claim(id)?.is_some_and(|claim| matches!(claim.proof.voucher, Voucher::Process(_)));
+    if needs_process && chosen.is_none() {
+        return Err(no_process_outlives());
+    }
+    let made_for = chosen.map(|chosen| (engine.probe().origin().clone(), chosen.process));
+    Ok(Resumer { caller, made_for })
+}
+
+/// Continues the wait of an earlier command with the same ticket.
+fn resume_as(
+    context: &Context,
+    engine: &Engine,
+    id: LeaseId,
+    resumer: &Resumer,
+    settings: &WaitSettings,
+) -> Result<Acquired, Report> {
+    if settings.waiting == Waiting::No {
+        return Ok(engine.resume_now(id, resumer, None)?.into());
+    }
+    let waited = wait_in_line(context, engine, settings, |options, progress| {
+        Ok(engine.resume_as(id, resumer, ticket_ttl(context), options, progress)?)
+    });
+    Ok(waited?.acquired)
+}
+
+/// Waits with a ticket of this owner that stands in line already.
 pub(super) fn resume(
     context: &Context,
     engine: &Engine,
     id: LeaseId,
     settings: &WaitSettings,
 ) -> Result<Acquired, Report> {
-    let signals = receive_signals()?;
-    let waker = if settings.waiting == Waiting::No { None } else { Some(engine.store().waker()?) };
-    let terms = waker.as_ref().map(|waker| WaitTerms { waker: Some(waker.id()), stays: ticket_ttl(context) });
-    let outcome = engine.check_ticket(id, terms)?;
-    let sleep_on = waker.as_ref().map(|waker| (&**waker, &signals));
-    Ok(wait_in_line(context, engine, outcome, sleep_on, settings)?.acquired)
+    if settings.waiting == Waiting::No {
+        return Ok(engine.check_ticket(id, None)?.into());
+    }
+    let waited = wait_in_line(context, engine, settings, |options, progress| {
+        Ok(engine.resume(id, ticket_ttl(context), options, progress)?)
+    });
+    Ok(waited?.acquired)
 }
 
 fn print_result(
@@ -264,6 +294,9 @@ fn print_result(
     match acquired {
         Acquired::Granted(grant) => {
             let lease = &grant.lease;
+            if !grant.joined {
+                session_guardian::keep_for_its_process(context, lease)?;
+            }
             let what = if grant.joined { "already yours" } else { "acquired" };
             let held = because.map_or(String::new(), |because| format!(", held {because}"));
             let message = format!(
@@ -300,7 +333,7 @@ fn blocked(
     blockers: &[lockkeeper_core::waiting::Blocker],
     ticket: Option<&str>,
 ) -> Result<Exit, Report> {
-    let report = print::held(blockers, ticket);
+    let report = print::held_here(context, blockers, ticket);
     if !context.json {
         return Err(report);
     }

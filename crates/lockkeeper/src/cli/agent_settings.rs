@@ -16,5 +16,6 @@ pub(super) fn settings(config: &Config) -> Settings {
             Some("ignore") => WorkTrees::Ignore,
             Some(_) | None => WorkTrees::Tell,
         },
+        commands: config.commands().iter().map(|command| command.value.clone()).collect(),
     }
 }

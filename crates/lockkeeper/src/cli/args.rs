@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use lockkeeper_core::id::{LeaseId, Name, Owner, Token};
+use lockkeeper_core::lease::{Caller, NotCurrent};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::Priority;
 use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::time::{Ttl, parse_span};
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::{Engine, LeaseByName};
 
 use super::context::Context;
 use super::print;
@@ -159,24 +161,63 @@ pub(super) fn ttl(text: &str) -> Result<Ttl, Report> {
     parse_span(text).and_then(Ttl::new).map_err(Report::from)
 }
 
-/// The id of a lease, and its expected token.
+/// A lease by its id or by a name that it holds, and its expected token.
 #[derive(clap::Args)]
 pub(super) struct LeaseSelector {
-    /// The lease, such as L42
+    /// The lease, such as L42, or a name that you hold, such as db
     #[arg(value_name = "LEASE")]
-    lease: String,
+    pub(super) lease: String,
     /// Refuse if this token is not current
     #[arg(long, value_name = "N")]
-    token: Option<String>,
+    pub(super) token: Option<String>,
 }
 
 impl LeaseSelector {
-    pub(super) fn id(&self) -> Result<LeaseId, Report> {
-        self.lease.parse().map_err(Report::from)
+    /// Finds the lease: by its id, or by a name among the leases of the caller.
+    pub(super) fn find(&self, context: &Context, owner: Option<Owner>) -> Result<LeaseId, Report> {
+        let token = self.token()?;
+        find_lease(context, &self.lease, |engine| Some(engine.caller(token, owner)))
+    }
+
+    /// Whether it was written as a ticket, such as T42. Its lease has the same number.
+    pub(super) fn is_ticket(&self) -> bool {
+        self.lease.starts_with('T') && self.lease.parse::<LeaseId>().is_ok()
     }
 
     pub(super) fn token(&self) -> Result<Option<Token>, Report> {
         self.token.as_deref().map(token).transpose()
+    }
+}
+
+/// Finds a lease by its id, or by a name that it holds: a lease of the caller, or without a caller of any owner. Changes
+/// nothing.
+pub(super) fn find_lease(
+    context: &Context,
+    text: &str,
+    caller: impl FnOnce(&Engine) -> Option<Caller>,
+) -> Result<LeaseId, Report> {
+    let no_id = match text.parse::<LeaseId>() {
+        Ok(id) => return Ok(id),
+        Err(error) => error,
+    };
+    let Ok(name) = lock_name(text) else { return Err(no_id.into()) };
+    let found = match context.engine_to_read()? {
+        Some(engine) => engine.lease_by_name(&name, caller(&engine).as_ref())?,
+        None => LeaseByName::Free,
+    };
+    match found {
+        LeaseByName::One(lease) => Ok(lease.id),
+        LeaseByName::NotOwn(lease) => {
+            Err(NotCurrent::NotTheOwner { id: lease.id, owner: lease.claim.owner.clone() }.into())
+        }
+        LeaseByName::Several(leases) => {
+            let ids: Vec<String> =
+                leases.iter().map(|lease| format!("{} of {}", lease.id, lease.claim.owner)).collect();
+            Err(Report::usage(format!("`{name}` is held by several leases: {}", ids.join(", ")))
+                .with_hint("name one of them by its id"))
+        }
+        LeaseByName::Free => Err(Report::usage(format!("{no_id}, and nobody holds that name"))
+            .with_hint("`lockkeeper locks` shows what is held")),
     }
 }
 
@@ -220,11 +261,14 @@ pub(super) fn join_wait(args: impl IntoIterator<Item = OsString>) -> Vec<OsStrin
     joined
 }
 
+/// What the parser puts in the place of the value of a bare `--wait`. No user can write it: it is not empty, and no duration.
+pub(super) const NO_TIME: &str = "\u{0}";
+
 /// Parses `--wait` and `--wait=DUR`.
 pub(super) fn wait(flag: Option<&str>) -> Result<Option<Waiting>, Report> {
     match flag {
         None => Ok(None),
-        Some("") => Ok(Some(Waiting::Forever)),
+        Some(NO_TIME) => Ok(Some(Waiting::Forever)),
         Some(text) => Ok(Some(Waiting::For(parse_span(text)?))),
     }
 }

@@ -1,24 +1,23 @@
 //! `board`: the agents of a repository, what each works on, and what each was denied.
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use lockkeeper_agents::{BoardAgent, HookLog, Session, Sessions, board, takes_part};
-use lockkeeper_core::record::Claim;
+use lockkeeper_agents::Board;
 use lockkeeper_core::time::format_span;
-use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_platform::{origin, wall_clock};
-use serde_json::{Value, json};
+use lockkeeper_engine::views::AgentView;
+use lockkeeper_platform::wall_clock;
 
 use super::context::{Context, Globals};
 use super::table::{plain, table};
 use super::{Verb, print};
 
-/// How many failed calls are shown.
-const SHOWN: usize = 5;
+/// How many files of an agent are shown.
+const MAX_FILES: usize = 5;
 
 /// Show the agents here: what each works on, waits for and was denied
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  lockkeeper board")]
 pub(super) struct Args {}
 
 impl Verb for Args {
@@ -26,70 +25,57 @@ impl Verb for Args {
 
     fn run(self, globals: &Globals) -> Result<Exit, Report> {
         let context = Context::new(globals)?;
-        let agents = agents(&context)?;
-        let failed_open = HookLog::new(&context.location.state).last(SHOWN);
+        let board = Board::read(&context.location.state)?.view();
         if context.json {
-            let agents: Vec<Value> = agents.iter().map(to_json).collect();
-            print::json(&json!({ "agents": agents, "failed_open": failed_open }));
+            print::json(&board);
             return Ok(Exit::Done);
         }
+        let agents = &board.agents;
         if agents.is_empty() {
             print::talk("no agents");
         } else {
-            // Notes and file names are texts of strangers.
+            // Notes and file names come from others, so they are not trusted.
             let safe = |row: Vec<String>| row.iter().map(|cell| plain(cell)).collect();
             let rows: Vec<Vec<String>> = agents.iter().map(to_row).map(safe).collect();
             print::out(&table(&["OWNER", "STATE", "WORKS ON", "NOTE", "DENIED"], &rows));
         }
-        if let Some(last) = failed_open.last() {
-            print::talk(&format!("some hook calls failed and let the edit pass; the last one: {last}"));
+        if let Some(last) = board.incidents.last() {
+            print::talk(&format!(
+                "files that others had claimed were changed; the last time: {}",
+                plain(last)
+            ));
+        }
+        if let Some(last) = board.failed_open.last() {
+            print::talk(&format!(
+                "some hook calls failed and let the edit pass; the last one: {}",
+                plain(last)
+            ));
         }
         Ok(Exit::Done)
     }
 }
 
-fn agents(context: &Context) -> Result<Vec<BoardAgent>, Report> {
-    if !takes_part(&context.location) {
-        return Ok(Vec::new());
-    }
-    let here = origin::origin().map_err(OpenError::Machine)?;
-    let sessions =
-        Sessions::new(&context.location.state).all(&here).map_err(|error| Report::machine(&error))?;
-    let listing = context.existing_engine()?.map(|engine| engine.listing()).transpose()?;
-    Ok(board(sessions, listing.as_ref()))
-}
-
-fn seen_ago(session: &Session) -> u64 {
-    let ago = wall_clock::epoch_seconds().saturating_sub(session.seen_at);
-    u64::try_from(ago).unwrap_or(0)
-}
-
-fn files(claims: &[Arc<Claim>]) -> Vec<String> {
-    let file = |claim: &Arc<Claim>| {
-        claim.targets().next().map(|target| target.as_str().to_owned()).unwrap_or_default()
-    };
-    claims.iter().map(file).collect()
-}
-
-fn to_json(agent: &BoardAgent) -> Value {
-    let session = &agent.session;
-    json!({
-        "owner": session.owner, "harness": session.harness, "state": agent.state(), "since": session.since,
-        "last_seen": session.seen_at, "pid": session.pid, "cwd": session.cwd, "note": session.note,
-        "claims": files(&agent.claims), "waits_for": files(&agent.waits_for), "denied": session.denied,
-    })
-}
-
-fn to_row(agent: &BoardAgent) -> Vec<String> {
-    let session = &agent.session;
+fn to_row(agent: &AgentView) -> Vec<String> {
     let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
-    let seen = format_span(std::time::Duration::from_secs(seen_ago(session)));
-    let denied = session.denied.iter().map(|(path, count)| format!("{path} ×{count}"));
+    let seen = match u64::try_from(wall_clock::epoch_seconds().saturating_sub(agent.last_seen)).unwrap_or(0) {
+        0 => "0s".to_owned(),
+        ago => format_span(Duration::from_secs(ago)),
+    };
+    let denied = agent.denied.iter().map(|(path, count)| format!("{path} ×{count}"));
     vec![
-        session.owner.clone(),
-        format!("{}, {seen} ago", agent.state()),
-        or_dash(files(&agent.claims).join(", ")),
-        or_dash(session.note.clone().unwrap_or_default()),
-        or_dash(denied.collect::<Vec<_>>().join(", ")),
+        agent.owner.clone(),
+        format!("{}, {seen} ago", agent.state),
+        or_dash(shortened(&agent.claims)),
+        or_dash(agent.note.clone().unwrap_or_default()),
+        or_dash(shortened(&denied.collect::<Vec<_>>())),
     ]
+}
+
+/// The first few of many. `--json` has all of them.
+fn shortened(files: &[String]) -> String {
+    let first = files.iter().take(MAX_FILES).cloned().collect::<Vec<_>>().join(", ");
+    match files.len().saturating_sub(MAX_FILES) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
 }

@@ -1,18 +1,15 @@
-//! `commit`: commits exactly one's own changes, whatever else is staged in the work tree.
+//! `commit`: commits exactly the caller's own changes, whatever else is staged in the work tree.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockkeeper_agents::{
-    Caller, CommitError, CommitRequest, Committed, Git, GitError, Selection, Sessions, commit, lexical,
+    Caller, CommitError, CommitRequest, Committed, Git, GitError, Selection, Sessions, commit, index_request,
     shown_foreign, takes_part,
 };
 use lockkeeper_core::id::Owner;
-use lockkeeper_core::lease::Request;
-use lockkeeper_core::liveness::Contract;
-use lockkeeper_core::record::{Claim, Lease, Priority};
-use lockkeeper_core::resource::{Mode, Resource, Target};
-use lockkeeper_engine::open::{OpenError, unique_owner};
+use lockkeeper_core::record::Lease;
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::{Acquired, Engine, Resident};
 use lockkeeper_platform::{origin, process};
@@ -73,12 +70,15 @@ fn run(context: &Context, args: &Args) -> Result<Committed, Report> {
     let _signals = receive_signals()?;
     let resident = engine.resident().map_err(OpenError::Machine)?;
     let lease = hold_index(context, &engine, &resident, &caller)?;
+    let around = leases_around(context);
+    let git = git.under(&context.location.state, &[&around[..], &[lease.id]].concat());
     let made = commit(&CommitRequest {
         git: &git,
         engine: &engine,
         state: &context.location.state,
         work_tree: &work_tree,
         caller: &caller,
+        around: &around,
         owners: &owners,
         selection,
         messages: &args.message,
@@ -113,8 +113,10 @@ fn selection(
     owners: &[Owner],
 ) -> Result<Selection, Report> {
     if !args.paths.is_empty() {
-        let paths = args.paths.iter().map(|path| from_root(git, path));
-        return Ok(Selection::Paths(paths.collect::<Result<_, _>>()?));
+        let cwd = std::env::current_dir().map_err(|error| Report::machine(&error))?;
+        return Selection::named_from(&cwd, &args.paths, git).map_err(|error| {
+            Report::usage(error.to_string()).with_hint("run the command inside of the repository of the file")
+        });
     }
     let owner = match owners {
         [owner] => owner,
@@ -128,59 +130,17 @@ fn selection(
             ));
         }
     };
-    let mut leases: Vec<Lease> = engine.leases_of(owner)?;
-    leases.retain(|lease| {
-        let tree = lease.claim.agent.as_ref().and_then(|agent| agent.work_tree.as_deref());
-        lease.pickup_by.is_none() && tree.is_none_or(|tree| tree == work_tree)
-    });
-    Ok(Selection::Claims(leases))
+    Ok(Selection::claimed_by(owner, engine, work_tree)?)
 }
 
-/// A path from the root of the work tree. The path itself may be a symlink, or missing.
-fn from_root(git: &Git, path: &Path) -> Result<String, Report> {
-    let cwd = std::env::current_dir().map_err(|error| Report::machine(&error))?;
-    let whole = lexical(&cwd.join(path));
-    let is_folder = whole.symlink_metadata().is_ok_and(|meta| meta.is_dir());
-    let mut real = whole.clone();
-    for folder in whole.ancestors().skip(usize::from(!is_folder)) {
-        if let (Ok(found), Ok(rest)) = (folder.canonicalize(), whole.strip_prefix(folder)) {
-            real = if rest.as_os_str().is_empty() { found } else { found.join(rest) };
-            break;
-        }
-    }
-    let inside = real.strip_prefix(&git.root).ok().and_then(Path::to_str);
-    inside.map(str::to_owned).ok_or_else(|| {
-        Report::usage(format!("`{}` is not a path of {}", path.display(), git.root.display()))
-            .with_hint("run the command inside of the repository of the file")
-    })
-}
-
-/// Takes `git/index`, and waits for others that commit. Each commit is an owner of its own: two commits of one agent exclude each
-/// other, too.
+/// Takes `git/index`, and waits for others that commit.
 fn hold_index(
     context: &Context,
     engine: &Engine,
     resident: &Resident,
     caller: &Caller,
 ) -> Result<Lease, Report> {
-    let name = "git/index".parse().expect("it is a name");
-    let claim = Claim {
-        owner: unique_owner("commit").map_err(OpenError::Machine)?,
-        resources: vec![Resource { target: Target::Name(name), mode: Mode::Exclusive }],
-        proof: resident.proof(),
-        contract: Contract::Strict,
-        ttl: None,
-        reason: Some(format!("commit by {}", caller.shown())),
-        ticket: None,
-        agent: None,
-    };
-    let request = Request {
-        claim,
-        priority: Priority::default(),
-        under: leases_around(context),
-        wait: None,
-        join: false,
-    };
+    let request = index_request(resident, caller, leases_around(context)).map_err(OpenError::Machine)?;
     let settings =
         WaitSettings { waiting: Waiting::For(USUAL), keep_ticket: false, signals_win: true, quiet: false };
     match obtain(context, engine, request, &settings)?.acquired {

@@ -1,4 +1,4 @@
-//! `config`: lists every setting and its source.
+//! `config`: lists the files of settings, and every setting with its source.
 
 use lockkeeper_engine::location::LocationSource;
 use lockkeeper_engine::report::{Exit, Report};
@@ -6,9 +6,15 @@ use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
 use super::{Verb, print, table};
+use crate::config::CommandSetting;
 
-/// Show every setting and where it comes from
+/// What an entry of `[agents.commands]` is for.
+const MEANING: &str = "the name that is held while an agent runs such a command";
+
+/// Show the files of settings, and every setting with where it comes from
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  lockkeeper config\n\n\
+    Later sources win: the default, the user's file, the project's file, the environment, the flag.")]
 pub(super) struct Args {}
 
 impl Verb for Args {
@@ -36,15 +42,43 @@ fn run(context: &Context) -> Result<Exit, Report> {
             .map(|setting| {
                 json!({ "key": setting.key, "value": setting.value, "source": setting.source.to_string(), "meaning": setting.meaning })
             })
+            .chain(context.config.commands().iter().map(|command| {
+                json!({ "key": key_of(command), "value": command.value.name.as_str(), "source": command.source.to_string(), "meaning": MEANING })
+            }))
             .collect();
-        print::json(&json!({ "state": state, "state_because": source, "root": root, "settings": settings }));
+        let files = context.config.files().iter();
+        let files: Vec<Value> = files
+            .map(|file| json!({ "of": file.of, "path": file.path.display().to_string(), "exists": file.exists }))
+            .collect();
+        print::json(&json!({
+            "state": state, "state_because": source, "root": root, "files": files, "settings": settings,
+        }));
         return Ok(Exit::Done);
     }
     let rows = context.config.settings().iter().map(|setting| {
         let value = setting.value.clone().unwrap_or_else(|| "(not set)".to_owned());
         vec![setting.key.to_owned(), value, setting.source.to_string(), setting.meaning.to_owned()]
     });
-    print::out(&format!("state  {state}  ({source})\nroot   {root}  (paths are relative to it)\n\n"));
+    let commands = context.config.commands().iter().map(|command| {
+        let name = command.value.name.to_string();
+        vec![table::plain(&key_of(command)), name, command.source.to_string(), MEANING.to_owned()]
+    });
+    let rows = rows.chain(commands);
+    let mut head = format!("state    {state}  ({source})\nroot     {root}  (paths are relative to it)\n");
+    for file in context.config.files() {
+        let is_there = if file.exists { "" } else { "  (not there)" };
+        head.push_str(&format!(
+            "{:<8} {}{is_there}\n",
+            file.of,
+            table::plain(&file.path.display().to_string())
+        ));
+    }
+    print::out(&format!("{head}\n"));
     print::out(&table::table(&["SETTING", "VALUE", "FROM", "MEANING"], &rows.collect::<Vec<_>>()));
     Ok(Exit::Done)
+}
+
+/// The key of a pattern, as TOML writes it.
+fn key_of(command: &CommandSetting) -> String {
+    format!("agents.commands.{:?}", command.value.pattern)
 }

@@ -20,6 +20,7 @@ use super::{Verb, predict, print, table};
 
 /// Compare patterns: can two of them match the same path?
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  lockkeeper conflicts check 'src/**/mod.rs' 'src/api/**'")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,

@@ -10,7 +10,9 @@ use stage::{Background, Stage};
 
 /// Show in 20 seconds what Lockkeeper does, with real processes in a temporary folder
 #[derive(clap::Args)]
-#[command(after_help = "It changes nothing outside of its temporary folder, and removes that at the end.")]
+#[command(
+    after_help = "Example:\n  lockkeeper demo\n\nIt changes nothing outside of its temporary folder, and removes that at the end."
+)]
 pub(super) struct Args {
     /// Do not pause between the steps
     #[arg(long)]

@@ -7,9 +7,10 @@ use lockkeeper_agents::Harness;
 use lockkeeper_agents::checkup::{Checkup, Health, check_up};
 use lockkeeper_core::alert::DOWNGRADE_SPAN;
 use lockkeeper_engine::doctor::{Check, Diagnosis, Inputs, Opened, Pass, Status, examine};
+use lockkeeper_engine::messages::{Language, Sentence};
+use lockkeeper_engine::queue::FailedCheck;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::stages::report::Report as Executions;
-use lockkeeper_formats::group::Folders;
 use lockkeeper_platform::terminal::Size;
 use lockkeeper_platform::wall_clock::WallTime;
 
@@ -21,11 +22,10 @@ const MOST_LINES: usize = 20;
 
 /// Check everything that locks depend on, and say what to do
 #[derive(clap::Args)]
-#[command(
-    after_help = "The quick pass changes nothing. The full pass also tests the file system, and removes the \
+#[command(after_help = "Examples:\n  lockkeeper doctor\n  lockkeeper doctor --full\n\n\
+    The quick pass changes nothing. The full pass also tests the file system, and removes the \
     stale locks of every format, each reported as LOCK_STALE_RECOVERED.\n\
-    Exit 0 when every check passes or only warns, 1 when one fails."
-)]
+    Exit 0 when every check passes or only warns, 1 when one fails.")]
 pub(super) struct Args {
     /// Change nothing; this is the default
     #[arg(long, conflicts_with = "full")]
@@ -45,14 +45,14 @@ impl Verb for Args {
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let pass = if args.full { Pass::Full } else { Pass::Quick };
-    let line = LiveLine::new(pass == Pass::Full && !context.json);
+    let line = LiveLine::new(context, pass == Pass::Full && !context.json);
     let mut diagnosis = diagnose(context, pass, &mut |id, position, total| line.show(id, position, total))?;
     diagnosis.checks.extend(agents(context));
     line.clear();
     if context.json {
-        print::json(&diagnosis.to_json());
+        print::json(&diagnosis.view());
     } else {
-        print::out(&as_text(&diagnosis));
+        print::out(&as_text(context, &diagnosis));
     }
     Ok(match diagnosis.status() {
         Status::Pass | Status::Warn => Exit::Done,
@@ -60,9 +60,17 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     })
 }
 
-/// Whether no check of the quick pass fails.
-pub(super) fn is_well(context: &Context) -> bool {
-    diagnose(context, Pass::Quick, &mut |_, _, _| {}).is_ok_and(|found| found.status() != Status::Fail)
+/// The check of the quick pass that fails. A doctor who cannot examine at all counts as one.
+pub(super) fn failed_check(context: &Context) -> Option<FailedCheck> {
+    match diagnose(context, Pass::Quick, &mut |_, _, _| {}) {
+        Ok(diagnosis) => diagnosis.failed_check(),
+        Err(report) => Some(FailedCheck {
+            id: "doctor".to_owned(),
+            title: "the doctor can examine everything".to_owned(),
+            detail: report.to_string().replace("\n  caused by", ""),
+            fix: report.hint().map(str::to_owned),
+        }),
+    }
 }
 
 fn diagnose(
@@ -70,7 +78,7 @@ fn diagnose(
     pass: Pass,
     progress: &mut dyn FnMut(&str, usize, usize),
 ) -> Result<Diagnosis, Report> {
-    let (groups, swarm) = (Folders::from_variables(&|name| std::env::var_os(name)), task::swarm()?);
+    let (groups, swarm) = (group::folders(context), task::swarm()?);
     let max_group_age = group::max_lock_age()?;
     let engine = match pass {
         Pass::Quick => context.engine_to_read(),
@@ -122,37 +130,84 @@ fn of_agent(checkup: Checkup) -> Check {
         Health::Fails => Status::Fail,
     };
     let (id, detail, fix) = (checkup.harness.kind(), checkup.detail, checkup.fix);
-    Check { id, title, status, detail, fix, recovered: Vec::new() }
+    let (problems, fixes) = (vec![Sentence::from(&detail)], fix.iter().map(Sentence::from).collect());
+    Check { id, title, status, detail, fix, problems, fixes, recovered: Vec::new() }
 }
 
-fn as_text(diagnosis: &Diagnosis) -> String {
-    let mut text: String = diagnosis.checks.iter().map(check).collect();
+fn as_text(context: &Context, diagnosis: &Diagnosis) -> String {
+    let mut text: String = diagnosis.checks.iter().map(|one| check(context, one)).collect();
     let [failed, warned, passed] =
         [Status::Fail, Status::Warn, Status::Pass].map(|status| diagnosis.count(status));
-    let warned = if warned == 1 { "1 warning".to_owned() } else { format!("{warned} warnings") };
+    let key = if warned == 1 { "doctor.warning" } else { "doctor.warnings" };
+    let warned = context.say(key, &[("count", &warned.to_string())]);
+    let (status, failed, passed) = (word(diagnosis.status()), failed.to_string(), passed.to_string());
+    let values = [("status", &*status), ("failed", &*failed), ("warned", &*warned), ("passed", &*passed)];
+    text.push('\n');
+    text.push_str(&context.say("doctor.summary", &values));
     let recovered = diagnosis.recovered().count();
-    text.push_str(&format!("\n{}: {failed} failed, {warned}, {passed} passed", word(diagnosis.status())));
     if recovered > 0 {
-        text.push_str(&format!(", {recovered} recovered"));
+        text.push_str(&context.say("doctor.recovered", &[("count", &recovered.to_string())]));
     }
     text.push('\n');
     text
 }
 
-fn check(check: &Check) -> String {
-    let Check { id, status, detail, fix, recovered, .. } = check;
-    let mut text = format!("{}  {id:<13}  {}\n", word(*status), table::plain(detail));
-    for one in recovered.iter().take(MOST_LINES) {
+/// One check. In another language than English its title comes first, and then the problems, each on lines of its own.
+fn check(context: &Context, check: &Check) -> String {
+    let (status, id) = (word(check.status), check.id);
+    let is_english = context.language() == Language::En;
+    let mut lines = Vec::new();
+    let head = if is_english { table::plain(&check.detail) } else { title(context, check) };
+    lines.push(format!("{status}  {id:<13}  {head}"));
+    if !is_english && check.status != Status::Pass {
+        lines.extend(check.problems.iter().map(|problem| below(context, problem)));
+    }
+    for one in check.recovered.iter().take(MOST_LINES) {
         let line = format!("{}: {}: {}", one.reason_code(), one.what, one.why);
-        text.push_str(&format!("      {}\n", table::plain(&line)));
+        lines.push(below(context, &Sentence::English(line)));
     }
-    if let Some(more) = recovered.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
-        text.push_str(&format!("      and {more} more, see --json\n"));
+    if let Some(more) = check.recovered.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
+        lines.push(format!("      {}", context.say("doctor.more", &[("count", &more.to_string())])));
     }
-    if let Some(fix) = fix {
-        text.push_str(&format!("      fix: {}\n", table::plain(fix)));
+    if is_english {
+        let fix = check.fix.iter().map(|fix| context.say("doctor.fix", &[("what", &table::plain(fix))]));
+        lines.extend(fix.map(|fix| format!("      {fix}")));
+    } else {
+        lines.extend(check.fixes.iter().map(|fix| fix_below(context, fix)));
     }
-    text
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// What is true if the check passes, or that it is not so.
+fn title(context: &Context, check: &Check) -> String {
+    let key = format!("check.{}", check.id);
+    let known = context.say(&key, &[]);
+    let agent = check.title.strip_suffix(" asks before each edit");
+    let title = match agent {
+        Some(agent) => context.say("check.agent", &[("agent", agent)]),
+        None => known,
+    };
+    match check.status {
+        Status::Pass => title,
+        Status::Warn | Status::Fail => context.say("doctor.not_so", &[("title", &title)]),
+    }
+}
+
+fn below(context: &Context, sentence: &Sentence) -> String {
+    let text = context.phrases().put(sentence);
+    let lines: Vec<String> = text.lines().map(|line| format!("      {}", table::plain(line))).collect();
+    lines.join("\n")
+}
+
+/// What to do. English text of another part has its own label.
+fn fix_below(context: &Context, fix: &Sentence) -> String {
+    match fix {
+        Sentence::English(_) => below(context, fix),
+        Sentence::Phrase(..) | Sentence::Literal(_) => {
+            let what = table::plain(&context.phrases().put(fix));
+            format!("      {}", context.say("doctor.fix", &[("what", &what)]))
+        }
+    }
 }
 
 fn word(status: Status) -> String {
@@ -165,20 +220,23 @@ fn word(status: Status) -> String {
 }
 
 /// Progress line on a terminal: the check that runs now.
-struct LiveLine {
+struct LiveLine<'c> {
+    context: &'c Context,
     is_live: bool,
 }
 
-impl LiveLine {
-    fn new(wanted: bool) -> Self {
+impl<'c> LiveLine<'c> {
+    fn new(context: &'c Context, wanted: bool) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self { is_live: wanted && !dumb && std::io::stderr().is_terminal() }
+        Self { context, is_live: wanted && !dumb && std::io::stderr().is_terminal() }
     }
 
     fn show(&self, id: &str, position: usize, total: usize) {
         if self.is_live {
             let mut stderr = std::io::stderr().lock();
-            let line = format!("checking {position}/{total} {id}");
+            let [position, total] = [position, total].map(|number| number.to_string());
+            let values = [("position", &*position), ("total", &*total), ("id", id)];
+            let line = self.context.say("doctor.checking", &values);
             let line = Size::of(&stderr).map_or(line.clone(), |size| table::cut(&line, size.columns));
             // A message that cannot be printed is no reason to fail.
             let _ = write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush());

@@ -1,46 +1,85 @@
 //! `exec`: acquires a lease, runs a command, and releases the lease.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::ffi::OsString;
 
 use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::lease::{Grant, Request};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::{Claim, Lease};
+use lockkeeper_core::waiting::Blocker;
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::{Acquired, Supervised};
+use lockkeeper_engine::{Acquired, Supervised, under};
 use lockkeeper_platform::exec::{Spec, start};
 
-use super::args::{LeaseArgs, Waiting, wait};
+use super::args::{LeaseArgs, NO_TIME, Waiting, wait};
 use super::context::{Context, Globals};
 use super::obtain::{WaitSettings, grace, obtain};
-use super::{Verb, print};
+use super::session_guardian::SessionGuardian;
+use super::{Verb, git_wrapper, print};
 
-/// Hold a lease while a command runs
+/// Hold a lease while a command runs; waits for it first
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  lockkeeper exec db -- ./migrate.sh\n  \
     lockkeeper exec --path 'src/api/**' --reason 'rename User' -- claude -p 'rename User'\n  \
-    lockkeeper exec build --slots 2 -- make\n  lockkeeper exec deploy --no-wait -- ./deploy.sh\n\n\
+    lockkeeper exec build --slots 2 -- make\n  lockkeeper exec deploy --no-wait -- ./deploy.sh\n  \
+    lockkeeper exec backup -w 60 -c 'cd /srv && tar cf backup.tar data'\n\n\
+    It waits as long as it takes, unless --wait, -w or -n says otherwise: then it exits with 75, and the command does not run. -n, -w and -c are \
+    those of flock(1).\n\n\
     The command sees LOCKKEEPER_LEASE and LOCKKEEPER_TOKEN. If this wrapper is killed, the lease stays held until \
     the command and everything it started are gone.")]
 pub(super) struct Args {
     #[command(flatten)]
     lease: LeaseArgs,
     /// Wait at most this long [default: as long as it takes]
-    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = NO_TIME)]
     wait: Option<String>,
     /// Do not wait
-    #[arg(long, conflicts_with = "wait")]
+    #[arg(long, short = 'n', conflicts_with = "wait")]
     no_wait: bool,
+    /// Wait at most this many seconds, like --wait=SECS
+    #[arg(short = 'w', value_name = "SECS", conflicts_with_all = ["wait", "no_wait"])]
+    wait_seconds: Option<String>,
+    /// Let git commands that write the index wait for each other: the command sees a `git` that takes git/index for them
+    #[arg(long)]
+    git: bool,
     /// Print nothing while waiting
     #[arg(long, short)]
     quiet: bool,
+    /// A command line for the shell, instead of a command after `--`
+    #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
+    line: Option<OsString>,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "line", value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+impl Args {
+    /// How long to wait: what the flags say, else the setting, else as long as it takes.
+    fn waiting(&self, context: &Context) -> Result<Waiting, Report> {
+        let limit = self.wait_seconds.as_deref().or(self.wait.as_deref());
+        Ok(match (self.no_wait, wait(limit)?) {
+            (true, _) => Waiting::No,
+            (false, Some(waiting)) => waiting,
+            (false, None) => context.config.span("wait").map_or(Waiting::Forever, Waiting::For),
+        })
+    }
+}
+
+/// Reports that another owner holds it. Without flags, this command would have waited.
+fn refused(context: &Context, blockers: &[Blocker]) -> Report {
+    let witness = blockers.iter().flat_map(|blocker| &blocker.leases).next().map(|found| &found.witness);
+    let why = witness
+        .map_or_else(String::new, |one| format!("; `lockkeeper why {}` says more", one.escape_debug()));
+    let hint = format!("without -n, -w and --wait it waits as long as it takes{why}");
+    print::held_here(context, blockers, None).with_hint(hint)
+}
+
+/// The words of the command. A line is run by the user's shell, as flock(1) does.
+fn words(command: Vec<OsString>, line: Option<OsString>) -> Vec<OsString> {
+    let Some(line) = line else { return command };
+    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+    vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), line]
 }
 
 impl Verb for Args {
@@ -56,11 +95,7 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     if !args.quiet {
         args.lease.warn_of_paths(context);
     }
-    let waiting = match (args.no_wait, wait(args.wait.as_deref())?) {
-        (true, _) => Waiting::No,
-        (false, Some(waiting)) => waiting,
-        (false, None) => context.config.span("wait").map_or(Waiting::Forever, Waiting::For),
-    };
+    let waiting = args.waiting(context)?;
     let ttl = args.lease.ttl()?;
     let contract = args.lease.contract.map_or(Contract::Strict, Contract::from);
     if ttl.is_none() && contract != Contract::Strict {
@@ -70,7 +105,7 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     }
     let (priority, reason) = (args.lease.priority()?, args.lease.reason()?);
     let (owner, _) = context.owner(args.lease.owner()?.as_ref(), "exec")?;
-    let engine = context.engine()?;
+    let engine = context.engine_to_lock(args.quiet)?;
     let resident = engine.resident().map_err(OpenError::Machine)?;
     let proof = resident.proof();
     let claim = Claim { owner, resources, proof, contract, ttl, reason, ticket: None, agent: None };
@@ -84,25 +119,29 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     }
     let lease = match obtained.acquired {
         Acquired::Granted(Grant { lease, .. }) => lease,
-        Acquired::Held(blockers) => return Err(print::held(&blockers, None)),
+        Acquired::Held(blockers) => return Err(refused(context, &blockers)),
         Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
-            return Err(print::held(&waiting.blockers, None));
+            return Err(refused(context, &waiting.blockers));
         }
         Acquired::Deadlock(links) => return Err(print::deadlock(&links)),
         Acquired::Gone => return Err(print::ticket_gone()),
     };
-    let mut command = args.command.into_iter();
+    let mut command = words(args.command, args.line).into_iter();
     let mut around = under;
     around.push(lease.id);
     let spec = Spec {
         program: command.next().unwrap_or_default(),
         args: command.collect(),
-        env: variables(context, &lease, &around),
+        env: variables(context, &lease, &around, args.git),
         ..Spec::default()
     };
+    let guardian = SessionGuardian::start(context)?;
     let running = match start(&spec, Some(resident.lock())) {
         Ok(running) => running,
         Err(error) => {
+            if let Some(guardian) = guardian {
+                guardian.dismiss();
+            }
             engine.release(lease.id, Some(lease.token))?.map_err(Report::from)?;
             return Err(print::not_started(&error, "the lease was released"));
         }
@@ -120,43 +159,45 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         (Some(loss), _) => Err(print::lease_lost(&lease, &loss, Some(ending))),
         (None, Ok(Err(loss))) => Err(print::lease_lost(&lease, &loss, None)),
         (None, Ok(Ok(_))) => {
-            // The exit of this process frees everything faster than the destructors do.
-            std::mem::forget((engine, resident));
+            if let Some(guardian) = guardian {
+                guardian.dismiss();
+            }
+            if engine.is_shared() {
+                // Closing the store sends the last wake-ups.
+                drop(engine);
+            } else {
+                // The exit of this process frees everything faster than the destructors do.
+                std::mem::forget((engine, resident));
+            }
             Ok(print::pass_on(ending))
         }
         (None, Err(error)) => {
             // The end of this process frees the lease.
-            print::report(&Report::from(error), false);
+            print::report(&Report::from(error), false, context.language());
             Ok(print::pass_on(ending))
         }
     }
 }
 
-/// The leases under which this process runs: `FOLDER:L1,L2`, of this store only.
+/// The leases of this store under which this process runs.
 pub(super) fn leases_around(context: &Context) -> Vec<LeaseId> {
-    let value = std::env::var_os("LOCKKEEPER_UNDER").unwrap_or_default();
-    let Some(colon) = value.as_bytes().iter().rposition(|byte| *byte == b':') else { return Vec::new() };
-    let (folder, ids) = value.as_bytes().split_at(colon);
-    if !is_same_folder(Path::new(OsStr::from_bytes(folder)), &context.location.state) {
-        return Vec::new();
-    }
-    let ids = String::from_utf8_lossy(&ids[1..]);
-    ids.split(',').filter_map(|id| id.parse().ok()).collect()
+    under::read(&std::env::var_os(under::VARIABLE).unwrap_or_default(), &context.location.store_id())
 }
 
-/// Whether two paths lead to one folder, also through a link or a bind mount.
-fn is_same_folder(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino()));
-    one == other || matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
-}
-
-fn variables(context: &Context, lease: &Lease, around: &[LeaseId]) -> Vec<(OsString, OsString)> {
-    let ids: Vec<String> = around.iter().map(ToString::to_string).collect();
-    let mut under = context.location.state.clone().into_os_string();
-    under.push(format!(":{}", ids.join(",")));
-    vec![
+fn variables(context: &Context, lease: &Lease, around: &[LeaseId], git: bool) -> Vec<(OsString, OsString)> {
+    let mut variables = vec![
         ("LOCKKEEPER_LEASE".into(), lease.id.to_string().into()),
         ("LOCKKEEPER_TOKEN".into(), lease.token.to_string().into()),
-        ("LOCKKEEPER_UNDER".into(), under),
-    ]
+        under_variable(context, around),
+    ];
+    if git {
+        let path = git_wrapper::path_with_wrapper(context);
+        variables.extend(path.map(|path| ("PATH".into(), path)));
+    }
+    variables
+}
+
+/// The variable that tells commands under which leases they run.
+pub(super) fn under_variable(context: &Context, around: &[LeaseId]) -> (OsString, OsString) {
+    (under::VARIABLE.into(), under::value(&context.location.store_id(), around))
 }

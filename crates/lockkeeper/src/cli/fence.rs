@@ -10,7 +10,7 @@ use super::{Verb, print};
 
 /// Succeed only while a token is the current one for a name or path
 #[derive(clap::Args)]
-#[command(after_help = "Call it before every step that cannot be undone:\n  \
+#[command(after_help = "Example. Call it before every step that cannot be undone:\n  \
     lockkeeper fence db \"$LOCKKEEPER_TOKEN\" && psql -f step.sql\n\nExit 0: the token is current. Exit 75: it is not; stop.")]
 pub(super) struct Args {
     /// The name, or with --path the path

@@ -36,7 +36,7 @@ enum Command {
     /// Lock the file that the caller has opened as a descriptor; wait for it
     Acquire(acquire::AcquireArgs),
     /// The same without waiting
-    Try(acquire::DescriptorArgs),
+    Try(acquire::TryArgs),
     /// Release the lock
     Release(acquire::ReleaseArgs),
     /// Hold the lock while a command runs
@@ -67,12 +67,12 @@ impl Verb for Args {
 }
 
 fn run(context: &Context, args: Args) -> Result<Exit, Report> {
-    let folders = Folders::from_variables(&|name| std::env::var_os(name));
+    let folders = folders(context);
     match args.command {
         Command::Acquire(args) => acquire::acquire(context, &folders, &args),
         Command::Try(args) => acquire::try_acquire(context, &folders, &args),
         Command::Release(args) => acquire::release(context, &folders, &args),
-        Command::Exec(args) => acquire::exec(&folders, args),
+        Command::Exec(args) => acquire::exec(context, &folders, args),
         Command::Path(args) => acquire::path(context, &folders, &args),
         Command::Init => {
             folders.create_first()?;
@@ -84,6 +84,25 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         Command::ForceReleaseAll(args) => recovery::force_release_all(context, &folders, &args),
         Command::Monitor(command) => monitor::run(context, &folders, &command),
     }
+}
+
+/// The lock folder: `LOCK_DIR`, else the setting, else the folder that all scripts share.
+pub(super) fn folders(context: &Context) -> Folders {
+    Folders::from_variables(&|name| match name {
+        "LOCK_DIR" => context.folder("lock_dir").map(Into::into),
+        name => std::env::var_os(name),
+    })
+}
+
+/// The lock folder, if the user or the project names one. The folder that all scripts share would join unrelated repositories.
+pub(super) fn named_folders(context: &Context) -> Option<Folders> {
+    context.folder("lock_dir").map(|_| folders(context))
+}
+
+/// How long to wait for a lock, if `LOCK_TIMEOUT` says so.
+pub(super) fn lock_timeout() -> Result<Option<Duration>, Report> {
+    let is_set = std::env::var_os("LOCK_TIMEOUT").is_some_and(|value| !value.is_empty());
+    is_set.then(|| setting(None, "LOCK_TIMEOUT", acquire::DEFAULT_TIMEOUT)).transpose()
 }
 
 fn group_id(text: &str) -> Result<GroupId, Report> {
@@ -108,29 +127,25 @@ fn setting(flag: Option<&str>, name: &str, default: u64) -> Result<Duration, Rep
 }
 
 /// Warns if the lock is not in LOCK_DIR.
-fn warn_of_fallback(lock: &GroupLock) {
+fn warn_of_fallback(context: &Context, lock: &GroupLock) {
+    let (group, path) = (lock.group().as_str(), lock.path().display().to_string());
     match lock.fallback() {
-        Some(FallbackReason::CannotCreate(why)) => print::talk(&format!(
-            "warning: {}; the lock of group {} is {} instead, from now on and for every command of this user",
-            one_line(&Report::of(Exit::Failed, "FALLBACK", why)),
-            lock.group(),
-            lock.path().display()
-        )),
-        Some(FallbackReason::InUse) => print::talk(&format!(
-            "warning: the lock of group {} is {}, since LOCK_DIR could not be used before; \
-             to use LOCK_DIR again, remove that file while no process uses the group",
-            lock.group(),
-            lock.path().display()
-        )),
+        Some(FallbackReason::CannotCreate(why)) => {
+            let why = one_line(&Report::of(Exit::Failed, "FALLBACK", why));
+            print::talk(&context.say("group.fallback", &[("why", &why), ("group", group), ("path", &path)]));
+        }
+        Some(FallbackReason::InUse) => {
+            print::talk(&context.say("group.fallback_in_use", &[("group", group), ("path", &path)]));
+        }
         None => {}
     }
 }
 
 /// Warns if the registry could not be written. The lock does not depend on it.
-fn warn_of_registry<E: Into<Report>>(written: Result<(), E>) {
+fn warn_of_registry<E: Into<Report>>(context: &Context, written: Result<(), E>) {
     if let Err(error) = written {
         let report: Report = error.into();
-        print::talk(&format!("warning: the registry was not written: {}", one_line(&report)));
+        print::talk(&context.say("group.registry", &[("why", &one_line(&report))]));
     }
 }
 

@@ -20,6 +20,8 @@ use crate::config::{Config, Inputs};
 
 /// How long a call may take: half of the time-out that `init` writes into the settings of harnesses.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How long a call waits for a name at most.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Folders that are in the search path of every shell.
 const USUAL: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 
@@ -79,6 +81,7 @@ fn answer_call() -> Printed {
         variable: &variable,
         program: &program,
         settings: &settings_of,
+        patience: patience(),
     })
 }
 
@@ -112,6 +115,12 @@ pub(super) fn named_state() -> Option<PathBuf> {
 
 pub(super) fn limit() -> Duration {
     variable("LOCKKEEPER_AGENTS_LIMIT").and_then(|text| parse_span(&text).ok()).unwrap_or(LIMIT)
+}
+
+/// How long a call waits for a name that another owner has. It ends before the limit, so that the call is still answered.
+fn patience() -> Duration {
+    let named = variable("LOCKKEEPER_AGENTS_PATIENCE").and_then(|text| parse_span(&text).ok());
+    named.unwrap_or(PATIENCE).min(limit() * 4 / 5)
 }
 
 /// The settings of a project. If they cannot be read, the defaults hold: the claims matter more than their times.

@@ -1,4 +1,4 @@
-//! `init`: writes hooks into the settings of coding agents, and lets this repository take part.
+//! `init`: writes hooks and the MCP server into the settings of coding agents, and lets this repository take part.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use lockkeeper_agents::Harness;
 use lockkeeper_agents::git_guard::{self, GuardError, GuardPlace, GuardState};
 use lockkeeper_agents::setup::{
-    Change, Folders, Scope, SetUp, SetUpError, hook_count, is_tested, stable_path, user_step,
+    Change, Folders, Scope, SetUp, SetUpError, SettingsFile, hook_count, is_tested, stable_path, user_step,
 };
 use lockkeeper_agents::{GitEvent, takes_part};
 use lockkeeper_engine::location::LocationSource;
@@ -22,16 +22,15 @@ use super::{Verb, print};
 
 /// Set up coding agents here: they ask before each edit, and cannot overwrite each other's files
 #[derive(clap::Args)]
-#[command(
-    after_help = "Hooks are written for each agent that is found, into the settings of this user; they do nothing in \
+#[command(after_help = "Example:\n  lockkeeper init\n\n\
+    Hooks and the MCP server are written for each agent that is found, into the settings of this user; they do nothing in \
     repositories where `init` was not run. Running it twice changes nothing. --remove gives files back as they were.\n\
-    Exit 1 if the settings of an agent could not be changed; those of the others are."
-)]
+    Exit 1 if the settings of an agent could not be changed; those of the others are.")]
 pub(super) struct Args {
     /// Print what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Remove the hooks, and let this repository take part no more
+    /// Remove the hooks and the MCP server, and let this repository take part no more
     #[arg(long)]
     remove: bool,
     /// Write files in this checkout that git does not track, instead of the user's
@@ -112,7 +111,7 @@ impl Verb for Args {
         } else {
             self.print(&outcomes, guard.as_ref(), &folders, joins, leaves);
         }
-        let failed = outcomes.iter().any(|outcome| outcome.result.is_err());
+        let failed = outcomes.iter().flat_map(|outcome| &outcome.files).any(|file| file.result.is_err());
         Ok(if failed { Exit::Failed } else { Exit::Done })
     }
 }
@@ -181,16 +180,26 @@ impl Args {
     }
 
     fn one(&self, set_up: &SetUp<'_>, harness: Harness, folders: &Folders, scope: Scope) -> Outcome {
-        let file = folders.file(harness, scope);
-        let planned = if self.remove { set_up.removals(harness) } else { set_up.additions(harness) };
-        let result = planned.and_then(|changes| {
-            if !self.dry_run {
-                changes.iter().try_for_each(|change| set_up.apply(change, self.remove))?;
-            }
-            Ok(changes)
-        });
-        let step = user_step(harness, scope).filter(|_| !self.remove);
-        Outcome { harness, shown: folders.shown(&file), file: file.display().to_string(), result, step }
+        let mut files = folders.files(harness, scope);
+        if self.remove {
+            // Folders were made for the first file, so they are removed with it, after the others.
+            files.reverse();
+        }
+        let outcome = |file: SettingsFile| {
+            let planned = if self.remove { set_up.removals(&file) } else { set_up.additions(&file) };
+            let result = planned.and_then(|changes| {
+                if !self.dry_run {
+                    changes.iter().try_for_each(|change| set_up.apply(change, self.remove))?;
+                }
+                Ok(changes)
+            });
+            FileOutcome { shown: folders.shown(&file.path), file, result }
+        };
+        let mut files: Vec<FileOutcome> = files.into_iter().map(outcome).collect();
+        if self.remove {
+            files.reverse();
+        }
+        Outcome { harness, files, step: user_step(harness, scope).filter(|_| !self.remove) }
     }
 
     fn print(
@@ -202,16 +211,19 @@ impl Args {
         leaves: bool,
     ) {
         if self.dry_run {
-            for change in outcomes.iter().flat_map(|outcome| outcome.result.iter().flatten()) {
+            for change in outcomes.iter().flat_map(Outcome::changes) {
                 print::out(&diff(change, folders));
             }
         }
         // What `--remove` did not find is not worth a line.
         let shown = outcomes.iter().filter(|outcome| !self.remove || !outcome.is_unchanged());
         let shown: Vec<&Outcome> = shown.collect();
-        let widest = shown.iter().map(|outcome| width(&outcome.shown)).max().unwrap_or_default();
-        for outcome in &shown {
-            outcome.print(widest, self);
+        let lines: Vec<Line<'_>> = shown.iter().flat_map(|outcome| outcome.lines(self)).collect();
+        let widest = lines.iter().map(|line| width(line.file)).max().unwrap_or_default();
+        for Line { name, file, text, hint } in lines {
+            let blanks = " ".repeat(widest - width(file));
+            print::out(&format!("{name:<9} {}{blanks}  {}\n", plain(file), plain(&text)));
+            hint.into_iter().for_each(|hint| print::talk(&format!("hint: {hint}")));
         }
         if let Some(guard) = guard {
             self.print_guard(guard, folders);
@@ -251,47 +263,98 @@ fn guard_json(guard: &Result<GuardState, GuardError>) -> Value {
 /// What became of one harness.
 struct Outcome {
     harness: Harness,
-    file: String,
-    shown: String,
-    result: Result<Vec<Change>, SetUpError>,
+    /// First the file with the hooks.
+    files: Vec<FileOutcome>,
     step: Option<&'static str>,
 }
 
+/// What became of one file.
+struct FileOutcome {
+    file: SettingsFile,
+    shown: String,
+    result: Result<Vec<Change>, SetUpError>,
+}
+
+/// A line for people.
+struct Line<'o> {
+    name: &'static str,
+    file: &'o str,
+    text: String,
+    hint: Option<&'static str>,
+}
+
 impl Outcome {
+    fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.files.iter().flat_map(|file| file.result.iter().flatten())
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.files.iter().all(FileOutcome::is_unchanged)
+    }
+
+    /// One line for all files that are done, and one for each that is left alone.
+    fn lines(&self, args: &Args) -> Vec<Line<'_>> {
+        let name = self.harness.kind();
+        let mut lines = Vec::new();
+        let done: Vec<&FileOutcome> = self.files.iter().filter(|file| file.result.is_ok()).collect();
+        if args.remove {
+            let removed = done.iter().filter(|file| !file.is_unchanged());
+            lines.extend(removed.map(|file| Line {
+                name,
+                file: &file.shown,
+                text: "removed".to_owned(),
+                hint: None,
+            }));
+        } else if let Some(first) = done.first() {
+            let hooks = done.iter().any(|file| file.file.has_hooks());
+            let hooks = hooks.then(|| format!("{} hooks", hook_count(self.harness)));
+            let server = done.iter().any(|file| file.file.has_server()).then(|| "MCP server".to_owned());
+            let unchanged = self.is_unchanged().then(|| "unchanged".to_owned());
+            let what: Vec<String> = [hooks, server, unchanged].into_iter().flatten().collect();
+            let step = self.step.filter(|_| !self.is_unchanged());
+            let step = step.map(|step| format!("   one step is yours: {step}")).unwrap_or_default();
+            let tested = if is_tested(self.harness) { "" } else { "   after its documentation, not tested" };
+            let text = format!("{}{tested}{step}", what.join(", "));
+            lines.push(Line { name, file: &first.shown, text, hint: None });
+        }
+        for file in &self.files {
+            if let Err(error) = &file.result {
+                let text = format!("left alone: {error}");
+                lines.push(Line { name, file: &file.shown, text, hint: Some(error.hint()) });
+            }
+        }
+        lines
+    }
+
+    fn to_json(&self, scope: Scope) -> Value {
+        let changed = self.changes().filter(|change| !change.is_nothing());
+        let changes: Vec<Value> = changed.map(|change| {
+            json!({ "file": change.file.display().to_string(), "creates": change.before.is_none(), "removes": change.after.is_none() })
+        }).collect();
+        let hooks = self.files.iter().find(|file| file.file.has_hooks());
+        let server = self.files.iter().find(|file| file.file.has_server());
+        let mut outcome = json!({
+            "harness": self.harness.kind(), "scope": scope.word(), "file": null, "hooks": hook_count(self.harness),
+            "changes": changes, "unchanged": self.is_unchanged(), "step": self.step, "tested": is_tested(self.harness),
+            "error": null, "hint": null, "mcp": server.map(FileOutcome::to_json),
+        });
+        if let (Some(Value::Object(hooks)), Value::Object(outcome)) =
+            (hooks.map(FileOutcome::to_json), &mut outcome)
+        {
+            outcome.extend(hooks);
+        }
+        outcome
+    }
+}
+
+impl FileOutcome {
     fn is_unchanged(&self) -> bool {
         self.result.as_ref().is_ok_and(|changes| changes.iter().all(Change::is_nothing))
     }
 
-    fn print(&self, widest: usize, args: &Args) {
-        let name = self.harness.kind();
-        let file = format!("{}{}", plain(&self.shown), " ".repeat(widest - width(&self.shown)));
-        match &self.result {
-            Err(error) => {
-                print::out(&format!("{name:<9} {file}  left alone: {}\n", plain(&error.to_string())));
-                print::talk(&format!("hint: {}", error.hint()));
-            }
-            Ok(_) if args.remove => print::out(&format!("{name:<9} {file}  removed\n")),
-            Ok(_) => {
-                let unchanged = if self.is_unchanged() { ", unchanged" } else { "" };
-                let step = self.step.filter(|_| !self.is_unchanged());
-                let step = step.map(|step| format!("   one step is yours: {step}")).unwrap_or_default();
-                let tested =
-                    if is_tested(self.harness) { "" } else { "   after its documentation, not tested" };
-                print::out(&format!(
-                    "{name:<9} {file}  {} hooks{unchanged}{tested}{step}\n",
-                    hook_count(self.harness)
-                ));
-            }
-        }
-    }
-
-    fn to_json(&self, scope: Scope) -> Value {
-        let changes: Vec<Value> = self.result.iter().flatten().filter(|change| !change.is_nothing()).map(|change| {
-            json!({ "file": change.file.display().to_string(), "creates": change.before.is_none(), "removes": change.after.is_none() })
-        }).collect();
+    fn to_json(&self) -> Value {
         json!({
-            "harness": self.harness.kind(), "scope": scope.word(), "file": self.file, "hooks": hook_count(self.harness),
-            "changes": changes, "unchanged": self.is_unchanged(), "step": self.step, "tested": is_tested(self.harness),
+            "file": self.file.path.display().to_string(),
             "error": self.result.as_ref().err().map(ToString::to_string),
             "hint": self.result.as_ref().err().map(SetUpError::hint),
         })

@@ -1,18 +1,21 @@
 //! `renew`, `release`, `upgrade`, `downgrade`: commands for a held lease.
 
-use lockkeeper_core::lease::{Caller, NotCurrent, WaitTerms};
+use lockkeeper_core::id::{LeaseId, Owner};
+use lockkeeper_core::lease::{Caller, NotCurrent};
 use lockkeeper_core::record::Lease;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::{Acquired, Engine};
-use serde_json::json;
+use lockkeeper_engine::{Acquired, Ended, Engine};
+use serde_json::{Value, json};
 
-use super::args::{LeaseSelector, Waiting, ttl, wait};
+use super::args::{LeaseSelector, NO_TIME, Waiting, ttl, wait};
 use super::context::{Context, Globals};
-use super::obtain::{WaitSettings, grace, receive_signals, ticket_ttl, wait as wait_in_line};
+use super::exec::leases_around;
+use super::obtain::{WaitSettings, grace, ticket_ttl, wait as wait_in_line};
 use super::{Verb, print};
 
 /// Renew a lease: its TTL starts again
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  lockkeeper renew L42 --ttl 10m")]
 pub(super) struct RenewArgs {
     #[command(flatten)]
     which: LeaseSelector,
@@ -23,17 +26,29 @@ pub(super) struct RenewArgs {
     ttl: Option<String>,
 }
 
-/// Release a lease
+/// Release a lease, or leave the line with a ticket (T42)
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  lockkeeper release L42\n  lockkeeper release db\n  lockkeeper release T43\n  \
+    lockkeeper release --mine --owner worker:1"
+)]
 pub(super) struct ReleaseArgs {
-    #[command(flatten)]
-    which: LeaseSelector,
+    /// The lease, such as L42, or a name that you hold, such as db
+    #[arg(value_name = "LEASE", required_unless_present = "mine")]
+    lease: Option<String>,
+    /// Refuse if this token is not current
+    #[arg(long, value_name = "N")]
+    token: Option<String>,
+    /// Release every lease that is yours: those of --owner, else those of the process that acquired them
+    #[arg(long, conflicts_with_all = ["lease", "token"])]
+    mine: bool,
     #[command(flatten)]
     who: OwnerArgs,
 }
 
 /// Make an exclusive lease shared
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  lockkeeper downgrade L42")]
 pub(super) struct DowngradeArgs {
     #[command(flatten)]
     which: LeaseSelector,
@@ -43,13 +58,14 @@ pub(super) struct DowngradeArgs {
 
 /// Make a shared lease exclusive; it stays shared if that fails
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  lockkeeper upgrade L42 --wait=1m")]
 pub(super) struct UpgradeArgs {
     #[command(flatten)]
     which: LeaseSelector,
     #[command(flatten)]
     who: OwnerArgs,
     /// Wait for the other shared holders, at most this long
-    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, default_missing_value = NO_TIME)]
     wait: Option<String>,
 }
 
@@ -59,6 +75,14 @@ struct OwnerArgs {
     /// The owner of the lease; commands of the process that acquired it need not say so
     #[arg(long, value_name = "KIND:ID")]
     owner: Option<String>,
+}
+
+impl OwnerArgs {
+    /// The owner that the flag or the settings name.
+    fn named(&self, context: &Context) -> Result<Option<Owner>, Report> {
+        let flag = self.owner.as_deref().map(str::parse).transpose()?;
+        Ok(context.named_owner(flag.as_ref()))
+    }
 }
 
 impl Verb for RenewArgs {
@@ -94,42 +118,88 @@ impl Verb for DowngradeArgs {
 }
 
 fn renew(context: &Context, args: &RenewArgs) -> Result<Exit, Report> {
-    let id = args.which.id()?;
     let new_ttl = args.ttl.as_deref().map(ttl).transpose()?;
-    let (engine, caller) = engine_and_caller(context, &args.which, &args.who)?;
-    let renewed = engine.renew(id, caller, new_ttl)?;
-    print_result(context, &engine, "renewed", renewed)
+    let (engine, caller, id) = find(context, &args.which, &args.who)?;
+    let renewed = engine.renew(id, caller, new_ttl)?.map_err(|error| refusal(&engine, &args.which, error))?;
+    print_result(context, &engine, "renewed", &renewed)
+}
+
+/// Releases every lease of the caller. One that somebody else has ended meanwhile is left out.
+fn release_all(context: &Context, who: &OwnerArgs) -> Result<Exit, Report> {
+    let mut released = Vec::new();
+    if let Some(engine) = context.existing_engine()? {
+        let caller = engine.caller(None, who.named(context)?);
+        for lease in engine.leases_of_caller(&caller, &leases_around(context))? {
+            if let Ok(ended) = engine.end(lease.id, &caller, grace(context))? {
+                released.push(ended.lease);
+            }
+        }
+        if context.json {
+            let now = engine.now()?;
+            let leases: Vec<Value> = released.iter().map(|lease| print::lease(lease, now)).collect();
+            print::json(&json!({ "status": "released", "leases": leases }));
+            return Ok(Exit::Done);
+        }
+    } else if context.json {
+        print::json(&json!({ "status": "released", "leases": [] }));
+        return Ok(Exit::Done);
+    }
+    for lease in &released {
+        print::data(&format!("{} ({})", lease.id, print::targets(&lease.claim)));
+    }
+    print::talk(&format!("{} released", released.len()));
+    Ok(Exit::Done)
 }
 
 fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Report> {
-    let id = args.which.id()?;
-    let (engine, caller) = engine_and_caller(context, &args.which, &args.who)?;
-    let ended = engine.end(id, &caller, grace(context))?;
-    if ended.as_ref().is_ok_and(|ended| ended.by_force) {
+    let Some(lease) = args.lease.clone().filter(|_| !args.mine) else {
+        return release_all(context, &args.who);
+    };
+    let which = LeaseSelector { lease, token: args.token.clone() };
+    let (engine, caller, id) = find(context, &which, &args.who)?;
+    let ended = engine.begin_end_of_any(id, &caller)?.map_err(|error| refusal(&engine, &which, error))?;
+    let (lease, stays) = match ended {
+        Ended::Lease(lease, stays) => (lease, stays),
+        Ended::Ticket(ticket) => {
+            let message =
+                format!("released: {} ({}) left the line", id.as_ticket(), print::targets(&ticket.claim));
+            if context.json {
+                print::json(&json!({ "status": "released", "lease": null, "message": message }));
+            } else {
+                print::talk(&message);
+            }
+            return Ok(Exit::Done);
+        }
+    };
+    let ended = engine.wait_or_evict((lease, stays), grace(context))?;
+    if ended.by_force {
         print::talk("its holder did not stop in time, and may still work");
     }
-    print_result(context, &engine, "released", ended.map(|ended| ended.lease))
+    print_result(context, &engine, "released", &ended.lease)
 }
 
 fn downgrade(context: &Context, args: &DowngradeArgs) -> Result<Exit, Report> {
-    let id = args.which.id()?;
-    let (engine, caller) = engine_and_caller(context, &args.which, &args.who)?;
-    let weaker = engine.downgrade(id, caller)?;
-    print_result(context, &engine, "downgraded", weaker)
+    let (engine, caller, id) = find(context, &args.which, &args.who)?;
+    let weaker = engine.downgrade(id, caller)?.map_err(|error| refusal(&engine, &args.which, error))?;
+    print_result(context, &engine, "downgraded", &weaker)
 }
 
 fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
-    let id = args.which.id()?;
     let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
-    let (engine, caller) = engine_and_caller(context, &args.which, &args.who)?;
-    let signals = receive_signals()?;
-    let waker = if waiting == Waiting::No { None } else { Some(engine.store().waker()?) };
-    let terms = waker.as_ref().map(|waker| WaitTerms { waker: Some(waker.id()), stays: ticket_ttl(context) });
-    let settings = WaitSettings { waiting, keep_ticket: false, signals_win: false, quiet: false };
-    let outcome = engine.upgrade(id, caller, terms)?.map_err(Report::from)?;
-    let sleep_on = waker.as_ref().map(|waker| (&**waker, &signals));
-    match wait_in_line(context, &engine, outcome, sleep_on, &settings)?.acquired {
-        Acquired::Granted(grant) => print_result(context, &engine, "upgraded", Ok(grant.lease)),
+    let (engine, caller, id) = find(context, &args.which, &args.who)?;
+    let acquired = if waiting == Waiting::No {
+        let outcome = engine.upgrade(id, caller, None)?;
+        outcome.map_err(|error| refusal(&engine, &args.which, error))?.into()
+    } else {
+        let settings = WaitSettings { waiting, keep_ticket: false, signals_win: false, quiet: false };
+        let waited = wait_in_line(context, &engine, &settings, |options, progress| {
+            let upgraded = engine.upgrade_and_wait(id, caller, ticket_ttl(context), options, progress)?;
+            upgraded.map_err(|error| refusal(&engine, &args.which, error))
+        });
+        waited?.acquired
+    };
+    match acquired {
+        Acquired::Granted(grant) => print_result(context, &engine, "upgraded", &grant.lease),
         Acquired::Held(blockers) => Err(print::held(&blockers, None)),
         Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
             Err(print::held(&waiting.blockers, None))
@@ -139,29 +209,40 @@ fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
     }
 }
 
-/// Opens the store, and finds out who calls: the token, the owner that a flag or the settings name, and the processes around.
-fn engine_and_caller(
+/// Finds the lease, and opens the store for who calls: the token, the owner that a flag or the settings name, and the
+/// processes around.
+fn find(
     context: &Context,
     which: &LeaseSelector,
     who: &OwnerArgs,
-) -> Result<(Engine, Caller), Report> {
-    let (id, token) = (which.id()?, which.token()?);
-    let owner = who.owner.as_deref().map(str::parse).transpose()?;
-    let engine = context.existing_engine()?.ok_or_else(|| Report::from(NotCurrent::Unknown(id)))?;
-    let caller = engine.caller(token, context.named_owner(owner.as_ref()));
-    Ok((engine, caller))
+) -> Result<(Engine, Caller, LeaseId), Report> {
+    let (token, owner) = (which.token()?, who.named(context)?);
+    let id = which.find(context, owner.clone())?;
+    let unknown = || if which.is_ticket() { NotCurrent::NotInLine(id) } else { NotCurrent::Unknown(id) };
+    let engine = context.existing_engine()?.ok_or_else(|| Report::from(unknown()))?;
+    let caller = engine.caller(token, owner);
+    Ok((engine, caller, id))
 }
 
-fn print_result(
-    context: &Context,
-    engine: &Engine,
-    what: &str,
-    outcome: Result<Lease, NotCurrent>,
-) -> Result<Exit, Report> {
-    let lease = outcome.map_err(Report::from)?;
+/// Reports a refusal in the words of the caller: a ticket that it named is called a ticket.
+fn refusal(engine: &Engine, which: &LeaseSelector, error: NotCurrent) -> Report {
+    let NotCurrent::Unknown(id) = error else { return error.into() };
+    match engine.claim(id) {
+        // It is no lease, so it is a ticket.
+        Ok(Some(_)) => {
+            let ticket = id.as_ticket();
+            Report::new(Exit::Refused, "NOT_CURRENT", format!("{ticket} waits in line, and has no lease yet"))
+                .with_hint(format!("`lockkeeper release {ticket}` leaves the line"))
+        }
+        Ok(None) if which.is_ticket() => NotCurrent::NotInLine(id).into(),
+        Ok(None) | Err(_) => error.into(),
+    }
+}
+
+fn print_result(context: &Context, engine: &Engine, what: &str, lease: &Lease) -> Result<Exit, Report> {
     let message = format!("{what}: {} ({}), token {}", lease.id, print::targets(&lease.claim), lease.token);
     if context.json {
-        let lease = print::lease(&lease, engine.now()?);
+        let lease = print::lease(lease, engine.now()?);
         print::json(&json!({ "status": what, "lease": lease, "message": message }));
     } else {
         print::talk(&message);

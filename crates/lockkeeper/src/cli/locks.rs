@@ -1,27 +1,38 @@
 //! `locks`: lists holders and waiters, finds deadlocks, reaps dead records, breaks leases.
 
+use std::time::Duration;
+
 use clap::Subcommand;
-use lockkeeper_core::alert::{Alert, Limits, raise};
+use lockkeeper_core::alert::Alert;
 use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::liveness::{Proof, Verdict};
-use lockkeeper_engine::doctor::count_leases;
+use lockkeeper_engine::foreign_locks::{ForeignLocks, ForeignPlaces};
+use lockkeeper_engine::overview::Locks;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::views::{AlertView, LeaseView, TicketView};
-use lockkeeper_engine::{Broken, Listing};
-use lockkeeper_platform::clock;
+use lockkeeper_engine::{Broken, Listing, OwnerNames};
+use lockkeeper_formats::group::Folders;
 use serde_json::{Value, json};
 
+use super::args::find_lease;
 use super::context::{Context, Globals};
 use super::obtain::{grace, reason};
-use super::{Verb, lockfiles, print, table, watch};
+use super::watch::Frame;
+use super::{Verb, lockfiles, print, table, task, watch};
 
 /// Show holders and waiters; find deadlocks, clean up, break leases
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  lockkeeper locks\n  lockkeeper locks --watch\n  lockkeeper locks break L42 --yes"
+)]
 pub(super) struct Args {
     /// Update the list live, until Ctrl-C
     #[arg(long, short)]
     watch: bool,
+    /// Only leases and tickets of this owner, or of all owners below it: `claude` has claude:S1
+    #[arg(long, value_name = "OWNER", conflicts_with = "format")]
+    owner: Option<String>,
     #[command(flatten)]
     files: lockfiles::FormatArgs,
     #[command(subcommand)]
@@ -42,7 +53,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct BreakArgs {
-    /// The lease, such as L42
+    /// The lease, such as L42, or a name that it holds, such as db
     #[arg(value_name = "LEASE")]
     lease: String,
     #[command(flatten)]
@@ -69,13 +80,15 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         return lockfiles::run(context, format, &args.files);
     }
     match &args.command {
-        None if args.watch => watch::run(context),
-        None => show(context),
+        None if args.watch => watch::run(context, || {
+            Snapshot::read(context).map(|snapshot| snapshot.only_of(args.owner.as_deref()).frame(context))
+        }),
+        None => show(context, args.owner.as_deref()),
         Some(Command::CheckDeadlock) => check_deadlock(context),
         Some(Command::Cleanup) => clean_up(context),
         Some(Command::Break(args)) => {
-            let id: LeaseId = args.lease.parse()?;
-            confirm(&args.force, &format!("break {id}"))?;
+            let id = find_lease(context, &args.lease, |_| None)?;
+            confirm(&args.force, &format!("break {}", args.lease))?;
             break_one(context, id)
         }
         Some(Command::ForceReleaseAll(args)) => {
@@ -89,6 +102,9 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
 pub(super) struct Snapshot {
     pub(super) listing: Listing,
     alerts: Vec<Alert>,
+    foreign: ForeignLocks,
+    /// What people see instead of owners that nobody chose.
+    names: OwnerNames,
     /// The pid namespace of this process, if there is a store.
     pid_namespace: Option<u64>,
 }
@@ -96,14 +112,49 @@ pub(super) struct Snapshot {
 impl Snapshot {
     /// Reads the store. Empty if there is no store yet.
     pub(super) fn read(context: &Context) -> Result<Self, Report> {
-        let Some(engine) = context.engine_to_read()? else {
-            let listing = Listing { now: clock::now(), holders: Vec::new(), waiters: Vec::new() };
-            return Ok(Self { listing, alerts: Vec::new(), pid_namespace: None });
+        let (swarm, groups) = (task::swarm()?, Folders::from_variables(&|name| std::env::var_os(name)));
+        let places = ForeignPlaces { root: &context.location.root, swarm: &swarm, groups: &groups };
+        let engine = context.engine_to_read()?;
+        let Locks { listing, foreign, alerts } =
+            Locks::read(engine.as_ref(), &context.location.state, places)?;
+        let pid_namespace = engine.map(|engine| engine.probe().origin().pid_namespace);
+        // Programs get the owners themselves.
+        let names = if context.json {
+            OwnerNames::default()
+        } else {
+            OwnerNames::of(&listing, &context.location.root)
         };
-        let listing = engine.listing()?;
-        let counts = count_leases(&engine, &listing)?;
-        let pid_namespace = Some(engine.probe().origin().pid_namespace);
-        Ok(Self { listing, alerts: raise(&counts, &Limits::default()), pid_namespace })
+        Ok(Self { listing, alerts, foreign, names, pid_namespace })
+    }
+
+    /// Leaves only leases and tickets of this owner and of those below it. Alerts are about all, so they stay.
+    pub(super) fn only_of(mut self, owner: Option<&str>) -> Self {
+        if let Some(owner) = owner {
+            let is_below = |one: &str| {
+                one.strip_prefix(owner).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+            };
+            self.listing.holders.retain(|holder| is_below(holder.lease.claim.owner.as_str()));
+            self.listing.waiters.retain(|waiter| is_below(waiter.ticket.claim.owner.as_str()));
+            self.foreign.locks.retain(|lock| is_below(&lock.holder));
+            self.foreign.waiters.clear();
+        }
+        self
+    }
+
+    /// The listing for `--watch`.
+    fn frame(&self, context: &Context) -> Frame {
+        let listing = &self.listing;
+        let leases = listing
+            .holders
+            .iter()
+            .map(|holder| format!("{}/{:?}/{:?}", holder.lease.id, holder.lease.token, holder.verdict));
+        let waiters = listing
+            .waiters
+            .iter()
+            .map(|waiter| format!("{}/{}", waiter.ticket.id.as_ticket(), waiter.position));
+        let key = format!("{}{:?}", context.json, leases.chain(waiters).collect::<Vec<_>>());
+        let output = if context.json { as_json(self) } else { as_text(context, self) };
+        Frame { output, key }
     }
 
     /// The process of a holder. The number of another pid namespace comes with that namespace, as `/proc/PID/ns/pid` shows it.
@@ -117,30 +168,40 @@ impl Snapshot {
     }
 }
 
-fn show(context: &Context) -> Result<Exit, Report> {
-    let snapshot = Snapshot::read(context)?;
+fn show(context: &Context, owner: Option<&str>) -> Result<Exit, Report> {
+    let snapshot = Snapshot::read(context)?.only_of(owner);
     if context.json {
         print::json_text(&as_json(&snapshot));
     } else {
-        print::out(&as_text(&snapshot));
+        print::out(&table::fit_terminal(&as_text(context, &snapshot)));
     }
     Ok(Exit::Done)
 }
 
 /// The listing as JSON. It is written record by record, since there may be many.
-pub(super) fn as_json(snapshot: &Snapshot) -> String {
+fn as_json(snapshot: &Snapshot) -> String {
     let listing = &snapshot.listing;
     let leases = listing.holders.iter().map(|holder| LeaseView::with_state(holder, listing.now));
     let waiters = listing.waiters.iter().map(|waiter| TicketView::listed(waiter, listing.now));
     let alerts = snapshot.alerts.iter().map(AlertView::new);
     let (leases, waiters) = (print::json_list(leases), print::json_list(waiters));
-    format!(r#"{{"leases":{leases},"waiters":{waiters},"alerts":{}}}"#, print::json_list(alerts))
+    let foreign = print::json_list(snapshot.foreign.locks.iter());
+    let foreign_waiters = print::json_list(snapshot.foreign.waiters.iter());
+    let alerts = print::json_list(alerts);
+    format!(
+        r#"{{"leases":{leases},"waiters":{waiters},"alerts":{alerts},"foreign":{foreign},"foreign_waiters":{foreign_waiters}}}"#
+    )
 }
 
 /// The listing as text.
-pub(super) fn as_text(snapshot: &Snapshot) -> String {
+fn as_text(context: &Context, snapshot: &Snapshot) -> String {
     let listing = &snapshot.listing;
-    if listing.holders.is_empty() && listing.waiters.is_empty() {
+    let foreign = foreign_as_text(&snapshot.foreign);
+    if listing.holders.is_empty()
+        && listing.waiters.is_empty()
+        && foreign.is_empty()
+        && snapshot.alerts.is_empty()
+    {
         return "nothing is held; acquire a lease with `lockkeeper exec NAME -- CMD` or `lockkeeper acquire NAME`\n".to_owned();
     }
     let held = listing.holders.iter().map(|holder| {
@@ -150,7 +211,7 @@ pub(super) fn as_text(snapshot: &Snapshot) -> String {
         let process = snapshot.process(&lease.claim.proof);
         vec![
             lease.id.to_string(),
-            table::plain(lease.claim.owner.as_str()),
+            table::plain(&snapshot.names.in_text(lease.claim.owner.as_str())),
             resources(&lease.claim),
             print::span(listing.now.since(lease.acquired_at)),
             ends,
@@ -161,7 +222,10 @@ pub(super) fn as_text(snapshot: &Snapshot) -> String {
         ]
     });
     let heading = ["LEASE", "OWNER", "HOLDS", "FOR", "ENDS IN", "PID", "STATE", "TOKEN", "REASON"];
-    let mut text = table::table(&heading, &held.collect::<Vec<_>>());
+    let mut text = String::new();
+    if !listing.holders.is_empty() || !listing.waiters.is_empty() {
+        text = table::table(&heading, &held.collect::<Vec<_>>());
+    }
     if !listing.waiters.is_empty() {
         let waiting = listing.waiters.iter().map(|waiter| {
             let because = if waiter.verdict.is_free() {
@@ -171,12 +235,12 @@ pub(super) fn as_text(snapshot: &Snapshot) -> String {
             };
             vec![
                 waiter.ticket.id.as_ticket(),
-                table::plain(waiter.ticket.claim.owner.as_str()),
+                table::plain(&snapshot.names.in_text(waiter.ticket.claim.owner.as_str())),
                 resources(&waiter.ticket.claim),
                 print::span(listing.now.since(waiter.ticket.enqueued_at)),
                 waiter.position.to_string(),
                 waiter.ticket.priority.to_string(),
-                table::plain(&because),
+                table::plain(&snapshot.names.in_text(&because)),
             ]
         });
         let heading = ["TICKET", "OWNER", "WANTS", "FOR", "PLACE", "PRIORITY", "WAITS FOR"];
@@ -191,13 +255,36 @@ pub(super) fn as_text(snapshot: &Snapshot) -> String {
             "\n{count} dead or expired: the next request gets them; `lockkeeper locks cleanup` removes them\n"
         )),
     }
+    if !foreign.is_empty() {
+        text.push_str(if text.is_empty() { "" } else { "\n" });
+        text.push_str(&foreign);
+    }
     for alert in &snapshot.alerts {
-        text.push_str(&format!("\n{}\n  {}\n", print::alert(alert), alert.hint()));
+        text.push_str(&format!("\n{}\n", print::alert(context, alert)));
     }
     text
 }
 
-fn resources(claim: &lockkeeper_core::record::Claim) -> String {
+/// The locks of other formats and their waiters as a table; empty if there are none.
+fn foreign_as_text(foreign: &ForeignLocks) -> String {
+    let locks = foreign.locks.iter().map(|lock| {
+        let holder = if lock.holder.is_empty() { "-" } else { &lock.holder };
+        let (subject, holder) = (table::plain(&lock.subject), table::plain(holder));
+        vec![lock.format.to_owned(), subject, holder, lock.state.to_owned(), table::plain(&lock.reason)]
+    });
+    let waiters = foreign.waiters.iter().map(|waiter| {
+        let process = format!("pid {} {}", waiter.pid, table::plain(&waiter.command));
+        let reason = format!("for at most {}", print::span(Duration::from_secs(waiter.waits_seconds)));
+        vec![waiter.format.to_owned(), table::plain(&waiter.subject), process, "waits".to_owned(), reason]
+    });
+    let rows: Vec<Vec<String>> = locks.chain(waiters).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    table::table(&["FORMAT", "LOCK", "HOLDER", "STATE", "REASON"], &rows)
+}
+
+pub(super) fn resources(claim: &lockkeeper_core::record::Claim) -> String {
     let parts = claim.resources.iter().map(|resource| match resource.mode {
         lockkeeper_core::resource::Mode::Exclusive => resource.target.to_string(),
         mode => format!("{} ({mode})", resource.target),
@@ -261,6 +348,15 @@ fn confirm(force: &ForceArgs, what: &str) -> Result<(), Report> {
 fn break_one(context: &Context, id: LeaseId) -> Result<Exit, Report> {
     let unknown = || Report::from(lockkeeper_core::lease::NotCurrent::Unknown(id));
     let engine = context.existing_engine()?.ok_or_else(unknown)?;
+    if let Some(ticket) = engine.remove_ticket(id)? {
+        let (id, owner) = (id.as_ticket(), ticket.claim.owner.as_str());
+        if context.json {
+            print::json(&json!({ "broken": [{ "id": id, "owner": owner, "by_force": true }] }));
+        } else {
+            print::talk(&format!("{id} of {} left the line", table::plain(owner)));
+        }
+        return Ok(Exit::Done);
+    }
     let broken = engine.break_lease(id, grace(context))?.ok_or_else(unknown)?;
     print_broken(context, &[broken]);
     Ok(Exit::Done)

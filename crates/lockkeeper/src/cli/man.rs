@@ -1,5 +1,7 @@
 //! `man`: writes manual pages, generated from the command definitions.
 
+mod markdown;
+
 use std::fs;
 use std::path::PathBuf;
 
@@ -10,13 +12,15 @@ use super::context::Globals;
 
 /// Write the manual pages
 #[derive(clap::Args)]
-#[command(
-    after_help = "Without --out the page of lockkeeper itself goes to stdout: lockkeeper man | man -l -"
-)]
+#[command(after_help = "Example:\n  lockkeeper man --out ~/.local/share/man/man1\n\n\
+    Without --out the page of lockkeeper itself goes to stdout: lockkeeper man | man -l -")]
 pub(super) struct Args {
     /// Write one page for each command into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Print all commands as one page of Markdown, for the documentation
+    #[arg(long, hide = true, conflicts_with = "out")]
+    markdown: bool,
 }
 
 impl Verb for Args {
@@ -29,6 +33,10 @@ impl Verb for Args {
 
 fn run(args: &Args) -> Result<Exit, Report> {
     let command = super::command_line();
+    if args.markdown {
+        super::print::document(&markdown::page(command));
+        return Ok(Exit::Done);
+    }
     match &args.out {
         None => {
             let mut page = Vec::new();

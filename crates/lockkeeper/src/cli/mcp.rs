@@ -13,10 +13,9 @@ use crate::config::{Config, Inputs};
 
 /// Serve the tools for agents over MCP, on stdin and stdout
 #[derive(clap::Args)]
-#[command(
-    after_help = "Agents start this command by themselves once it is in their settings. Its tools: board, check, claim, \
-    hand_over, note, release, wait, why."
-)]
+#[command(after_help = "Example, as an agent starts it:\n  lockkeeper mcp\n\n\
+    Agents start this command by themselves once it is in their settings, where `lockkeeper init` puts it. Its tools: board, check, claim, \
+    commit, hand_over, note, release, wait, why.")]
 pub(super) struct Args {}
 
 impl Verb for Args {

@@ -1,22 +1,24 @@
 //! Acquiring and waiting on the command line: signals, progress display, and what happens to the ticket.
 
 use std::io::{IsTerminal, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::lease::{Outcome, Request, WaitTerms, Waiting as InLine};
+use lockkeeper_core::lease::{Outcome, Request, Waiting as InLine};
 use lockkeeper_core::time::{Ttl, format_span};
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::Report;
 pub(super) use lockkeeper_engine::report::reason;
-use lockkeeper_engine::{Acquired, AtEnd, Engine, WaitOptions};
+use lockkeeper_engine::{Acquired, AtEnd, Engine, OwnerNames, Progress, WaitOptions};
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::terminal::Size;
-use lockkeeper_store::Waker;
 
 use super::args::Waiting;
 use super::context::Context;
 use super::table;
+
+/// A wait that ends within this time is silent, as that of flock(1) is. Later the clock of a terminal goes on this often.
+const SILENT: Duration = Duration::from_secs(1);
 
 /// How an attempt to get a lease ended.
 pub(super) struct Obtained {
@@ -39,19 +41,18 @@ pub(super) struct WaitSettings {
 pub(super) fn obtain(
     context: &Context,
     engine: &Engine,
-    mut request: Request,
+    request: Request,
     settings: &WaitSettings,
 ) -> Result<Obtained, Report> {
-    // A waker and signal handlers cost time. They are created only if the lease is held.
+    // Signal handlers cost time. They are installed only if the lease is held.
     let outcome = engine.acquire_now(&request, grace(context))?;
     if settings.waiting == Waiting::No || !matches!(outcome, Outcome::Held(_)) {
-        return wait(context, engine, outcome, None, settings);
+        return Ok(Obtained { acquired: outcome.into(), signal: None });
     }
-    let signals = receive_signals()?;
-    let waker = engine.store().waker()?;
-    request.wait = Some(WaitTerms { waker: Some(waker.id()), stays: ticket_ttl(context) });
-    let outcome = engine.acquire(&request)?;
-    wait(context, engine, outcome, Some((&*waker, &signals)), settings)
+    let at_end = if settings.keep_ticket { AtEnd::Detach } else { AtEnd::GiveUp };
+    wait(context, engine, settings, |options, progress| {
+        Ok(engine.acquire_and_wait(request, ticket_ttl(context), options, at_end, progress)?)
+    })
 }
 
 /// Starts to receive the signals that end a wait. Call it before there is a ticket, which a signal would leave behind.
@@ -71,29 +72,26 @@ pub(super) fn grace(context: &Context) -> Duration {
     context.config.span("grace").unwrap_or(Duration::from_secs(10))
 }
 
-/// If the ticket waits in line, sleeps until the lease is granted, the time is up or a signal comes.
+/// Runs a use case that waits in line, until the lease is granted, the time is up or a signal comes.
 pub(super) fn wait(
     context: &Context,
     engine: &Engine,
-    outcome: Outcome,
-    sleep_on: Option<(&dyn Waker, &Signals)>,
     settings: &WaitSettings,
+    use_case: impl FnOnce(&WaitOptions<'_>, Progress<'_>) -> Result<Acquired, Report>,
 ) -> Result<Obtained, Report> {
+    let signals = receive_signals()?;
     let until = match settings.waiting {
         Waiting::For(span) => Instant::now().checked_add(span),
         Waiting::No => Some(Instant::now()),
         Waiting::Forever => None,
     };
-    let mut display = ProgressDisplay::new(settings.quiet || context.json);
-    let (waker, signals) = (sleep_on.map(|(waker, _)| waker), sleep_on.map(|(_, signals)| signals));
-    let interrupts: Vec<BorrowedFd<'_>> = signals.iter().map(|signals| signals.as_fd()).collect();
-    let tick = display.is_live.then_some(Duration::from_secs(1));
-    let options = WaitOptions { until, interrupts: &interrupts, grace: grace(context), tick };
-    let at_end = if settings.keep_ticket { AtEnd::Detach } else { AtEnd::GiveUp };
-    let followed = engine.follow(outcome, waker, &options, at_end, &mut |waiting| display.show(waiting));
+    let mut display = ProgressDisplay::new(context, settings.quiet || context.json);
+    let tick = (!display.quiet).then_some(SILENT);
+    let options = WaitOptions { until, interrupts: &[signals.as_fd()], grace: grace(context), tick };
+    let acquired = use_case(&options, &mut |waiting| display.show(waiting));
     display.clear();
-    let came = || signals?.take().ok()?.first().copied();
-    Ok(match followed? {
+    let came = || signals.take().ok()?.first().copied();
+    Ok(match acquired? {
         // Ctrl-C often ends the holder, too. Then this waiter gets the lease although it has to end.
         Acquired::Granted(grant) if settings.signals_win => match came() {
             Some(signal) => {
@@ -110,33 +108,41 @@ pub(super) fn wait(
 }
 
 /// Shows what is waited for: one line with a clock on a terminal, one line for each change elsewhere.
-struct ProgressDisplay {
+struct ProgressDisplay<'c> {
+    context: &'c Context,
     quiet: bool,
     is_live: bool,
     since: Instant,
     last: String,
 }
 
-impl ProgressDisplay {
-    fn new(quiet: bool) -> Self {
+impl<'c> ProgressDisplay<'c> {
+    fn new(context: &'c Context, quiet: bool) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let is_live = !quiet && std::io::stderr().is_terminal() && !dumb;
-        Self { quiet, is_live, since: Instant::now(), last: String::new() }
+        Self { context, quiet, is_live, since: Instant::now(), last: String::new() }
     }
 
     fn show(&mut self, waiting: &InLine) {
-        let reason = reason(&waiting.blockers);
-        if self.quiet || (!self.is_live && reason == self.last) {
+        if self.quiet || self.since.elapsed() < SILENT {
             return;
         }
+        let reason = reason(&waiting.blockers);
+        if !self.is_live && reason == self.last {
+            return;
+        }
+        let shown = OwnerNames::of_blockers(&waiting.blockers, &self.context.location.root).in_text(&reason);
         let mut stderr = std::io::stderr().lock();
         // A message that cannot be printed is no reason to fail.
         let _ = if self.is_live {
-            let line = format!("waiting {} for {reason}", format_span(self.since.elapsed()));
+            let span = format_span(self.since.elapsed());
+            let line = self.context.say("wait.live", &[("span", &span), ("reason", &shown)]);
             let line = Size::of(&stderr).map_or(line.clone(), |size| table::cut(&line, size.columns));
             write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush())
         } else {
-            writeln!(stderr, "waiting for {reason} (ticket {})", waiting.ticket.id.as_ticket())
+            let ticket = waiting.ticket.id.as_ticket();
+            let line = self.context.say("wait.line", &[("reason", &shown), ("ticket", &ticket)]);
+            writeln!(stderr, "{line}")
         };
         self.last = reason;
     }

@@ -54,7 +54,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "DUR", default_value = "365d")]
     half_life: String,
     /// The least likelihood that is shown, such as 0.3 or 30%
-    #[arg(long, value_name = "P", default_value = "0.2")]
+    #[arg(long, value_name = "P", default_value = "0.5")]
     min_confidence: String,
     /// The least number of commits in which both changed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]

@@ -7,10 +7,12 @@ use anstyle::{AnsiColor, Style};
 use lockkeeper_core::alert::Alert;
 use lockkeeper_core::lease::NotCurrent;
 use lockkeeper_core::liveness::Verdict;
-use lockkeeper_core::printable::printable_lines;
+use lockkeeper_core::printable::{printable_json, printable_lines};
 use lockkeeper_core::record::{Claim, Lease, Ticket};
 use lockkeeper_core::time::{Moment, format_span};
 use lockkeeper_core::waiting::Blocker;
+use lockkeeper_engine::OwnerNames;
+use lockkeeper_engine::messages::{Language, Messages, Phrases};
 pub(super) use lockkeeper_engine::report::deadlock;
 use lockkeeper_engine::report::{Exit, Report, plain, reason};
 use lockkeeper_engine::views::{LeaseView, TicketView, obstacles};
@@ -18,6 +20,8 @@ use lockkeeper_platform::exec::{Ending, StartError};
 use lockkeeper_platform::signal::Signal;
 use serde::Serialize;
 use serde_json::Value;
+
+use super::context::Context;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default();
@@ -36,7 +40,7 @@ pub(super) fn json(view: &impl Serialize) {
 pub(super) fn json_text(text: &str) {
     let mut stdout = io::stdout().lock();
     let _ = stdout
-        .write_all(text.as_bytes())
+        .write_all(printable_json(text).as_bytes())
         .and_then(|()| stdout.write_all(b"\n"))
         .and_then(|()| stdout.flush());
 }
@@ -85,19 +89,34 @@ pub(super) fn for_terminal(text: &str) -> String {
     shown
 }
 
-/// Prints an error report: as JSON on stdout, or as a sentence, its causes and a hint on stderr.
-pub(super) fn report(report: &Report, as_json: bool) {
+/// Prints an error report: as JSON on stdout, or as a sentence, its causes and a hint on stderr. In another language than
+/// English, the sentence and the hints are those of the message tables, and what happened in detail follows in English.
+pub(super) fn report(report: &Report, as_json: bool, language: Language) {
+    let messages = Messages::load();
     if as_json {
-        json(&report.to_json());
+        json(&report.to_json_in(language, &messages));
         return;
     }
     let mut stderr = anstream::stderr().lock();
+    let message = report.message_in(language, &messages).filter(|_| language != Language::En);
+    let phrases = Phrases::load(language);
+    let [error, detail, hint] = ["error", "detail", "hint"].map(|key| phrases.fill(key, &[]));
     let written: io::Result<()> = (|| {
-        writeln!(stderr, "{ERROR}error{ERROR:#}: {}", for_terminal(&report.to_string()))?;
-        match report.hint() {
-            Some(hint) => writeln!(stderr, "{HINT}hint{HINT:#}: {}", for_terminal(hint)),
-            None => Ok(()),
+        let Some(message) = message else {
+            writeln!(stderr, "{ERROR}error{ERROR:#}: {}", for_terminal(&report.to_string()))?;
+            return match report.hint() {
+                Some(hint) => writeln!(stderr, "{HINT}hint{HINT:#}: {}", for_terminal(hint)),
+                None => Ok(()),
+            };
+        };
+        writeln!(stderr, "{ERROR}{error}{ERROR:#}: {}", message.title)?;
+        // The causes are a part of the English line.
+        let cause = report.to_string().replace("\n  caused by: ", ": ");
+        writeln!(stderr, "  {detail}: {}", for_terminal(&cause))?;
+        if let Some(hint) = report.hint() {
+            writeln!(stderr, "  {detail}: {}", for_terminal(hint))?;
         }
+        message.actions.iter().try_for_each(|action| writeln!(stderr, "{HINT}{hint}{HINT:#}: {action}"))
     })();
     let _ = written;
 }
@@ -143,10 +162,21 @@ fn to_value(view: impl Serialize) -> Value {
     serde_json::to_value(view).expect("strings and numbers can always be serialized")
 }
 
-/// "alert LOCK_WAIT: …", in its colour.
-pub(super) fn alert(alert: &Alert) -> String {
+/// "alert LOCK_WAIT: …", in its colour, and what to do about it.
+pub(super) fn alert(context: &Context, alert: &Alert) -> String {
     let style = AnsiColor::Yellow.on_default().bold();
-    format!("{style}alert{style:#} {}: {alert}", alert.code())
+    let value = match alert {
+        Alert::LongWait { waited, .. } => span(*waited),
+        Alert::Deadlocks { .. } | Alert::Orphans { .. } | Alert::Downgrades { .. } => {
+            alert.value().to_string()
+        }
+    };
+    let (code, limit) = (alert.code(), alert.limit().to_string());
+    let what = context.say(&format!("alert.{code}"), &[("value", &value), ("limit", &limit)]);
+    let hint = context.say(&format!("alert.hint.{code}"), &[]);
+    let text = context.say("alert", &[("code", code), ("what", &what)]);
+    let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
+    format!("{style}{word}{style:#} {rest}\n  {hint}")
 }
 
 /// "alive", in its colour.
@@ -162,8 +192,21 @@ pub(super) fn verdict(verdict: Verdict) -> String {
     format!("{style}{word}{style:#}")
 }
 
+/// Reports that another owner holds it. People see the command of an owner that nobody chose.
+pub(super) fn held_here(context: &Context, blockers: &[Blocker], ticket: Option<&str>) -> Report {
+    if context.json {
+        return held(blockers, ticket);
+    }
+    let names = OwnerNames::of_blockers(blockers, &context.location.root);
+    held_because(&names.in_text(&reason(blockers)), blockers, ticket)
+}
+
 /// Reports that another owner holds it.
 pub(super) fn held(blockers: &[Blocker], ticket: Option<&str>) -> Report {
+    held_because(&reason(blockers), blockers, ticket)
+}
+
+fn held_because(reason: &str, blockers: &[Blocker], ticket: Option<&str>) -> Report {
     let hint = match (ticket, blockers.iter().flat_map(|blocker| &blocker.leases).next()) {
         (Some(ticket), _) => {
             format!("your place is kept for a while: call again with --ticket {ticket} --wait")
@@ -174,8 +217,7 @@ pub(super) fn held(blockers: &[Blocker], ticket: Option<&str>) -> Report {
         }
         (None, None) => "others are in line before you: wait with --wait".to_owned(),
     };
-    let report =
-        Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {}", reason(blockers))).with_hint(hint);
+    let report = Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {reason}")).with_hint(hint);
     report.with_context("holders", to_value(obstacles(blockers))).with_context("ticket", ticket)
 }
 
@@ -202,7 +244,7 @@ pub(super) fn not_started(error: &StartError, otherwise: &'static str) -> Report
     let hint = match error {
         StartError::NotFound { .. } => "check the spelling and PATH; the command comes after `--`",
         StartError::CannotExecute { .. } => "is it executable? try: chmod +x",
-        StartError::Other { .. } => otherwise,
+        StartError::Lost { .. } | StartError::Other { .. } => otherwise,
     };
     Report::of(Exit::Command(error.exit_code()), "COMMAND_NOT_STARTED", error).with_hint(hint)
 }

@@ -6,11 +6,13 @@ use clap::Subcommand;
 use lockkeeper_core::queue::{Limits, Selection, Stop};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::time::parse_span;
+use lockkeeper_engine::executors::{self, ExecutorFormat, Registration};
+use lockkeeper_engine::messages::Messages;
 use lockkeeper_engine::open::OpenError;
-use lockkeeper_engine::queue::{self, QueueBusy, QueueRunner};
+use lockkeeper_engine::queue::{self, FailedCheck, QueueBusy, QueueRunner, QueueStop};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::{AutoRun, Runs};
-use lockkeeper_engine::views::{PassedOverView, QueueRunView};
+use lockkeeper_engine::views::{PassedOverView, QueueRunView, QueueStopView};
 use lockkeeper_engine::work::{ControlListener, Worker, WorkerEvent};
 use lockkeeper_formats::aiflow::Aiflow;
 use lockkeeper_formats::status::StatusLog;
@@ -24,6 +26,7 @@ use super::{Verb, doctor, print, table};
 
 /// Execute requests one by one, under the lock of the queue
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  lockkeeper queue list\n  lockkeeper queue auto --max-runs 20")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -31,8 +34,8 @@ pub(super) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show the next request, and why the others are not next
-    List,
+    /// Show the next request, why the others are not next, and why the queue stopped
+    List(Place),
     /// Execute the next request
     RunNext(Place),
     /// Execute one request after the other until one fails or needs input, or none is left
@@ -67,55 +70,70 @@ impl Verb for Args {
 
 fn run(context: &Context, command: &Command) -> Result<Exit, Report> {
     match command {
-        Command::List => list(context),
+        Command::List(place) => list(context, place),
         Command::RunNext(place) => run_next(context, place),
         Command::Auto(args) => auto(context, args),
         Command::Stop { now } => stop(context, *now),
     }
 }
 
-fn list(context: &Context) -> Result<Exit, Report> {
-    let runs = Runs::open(&context.location.state)?;
+fn list(context: &Context, place: &Place) -> Result<Exit, Report> {
+    let runs = context.existing_runs()?.map_or_else(|| context.runs(), Ok)?;
     runs.expire()?;
-    let selection = queue::selection(&runs, &[])?;
-    let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
-    let auto = match queue::is_running(&leases)? {
-        true => runs.auto_run()?,
-        false => None,
-    };
+    let leases = context.engine_to_read()?.map_or_else(|| context.engine(), Ok)?;
+    let selection = queue::forecast(&runs, &leases, &place.settings(context)?)?;
+    let (auto, stop) = queue::state(&runs, &leases)?;
+    let stop = stop.map(|stop| QueueStopView::new(&stop, context.language(), &Messages::load()));
     if context.json {
         print::json(&Listed {
             selection: SelectionView::new(&selection),
             running: auto.is_some(),
             auto_run: auto.as_ref().map(AutoRunItem::new),
+            last_stop: stop,
         });
         return Ok(Exit::Done);
     }
     if let Some(auto) = auto {
-        let current = auto.current.map_or_else(String::new, |run| format!(", now {run}"));
-        let stopping = if auto.stop { ", stopping" } else { "" };
-        print::talk(&format!("queue running: worker {}, {} runs{current}{stopping}", auto.worker, auto.runs));
+        let current =
+            auto.current.map_or_else(String::new, |run| context.say("queue.now", &[("run", run.as_str())]));
+        let stopping = if auto.stop { context.say("queue.stopping", &[]) } else { String::new() };
+        let values = [
+            ("worker", auto.worker.as_str()),
+            ("count", &auto.runs.to_string()),
+            ("current", &current),
+            ("stopping", &stopping),
+        ];
+        print::talk(&context.say("queue.running", &values));
+    }
+    if let Some(stop) = &stop {
+        print::talk(&stopped(context, stop));
     }
     match &selection.next {
-        Some(next) => print::data(&format!("next: {}", table::plain(next.as_str()))),
-        None => print::talk("nothing is ready"),
+        Some(next) => {
+            print::data(&context.say("queue.next", &[("request", &table::plain(next.as_str()))]));
+        }
+        None => print::talk(&context.say("queue.nothing_ready", &[])),
     }
     for (id, reason) in &selection.passed_over {
-        print::data(&format!("{}  {reason}: {}", table::plain(id.as_str()), queue::explain(*reason)));
+        let why = context.say(&format!("passed_over.{reason}"), &[]);
+        print::data(&format!("{}  {reason}: {why}", table::plain(id.as_str())));
     }
     Ok(Exit::Done)
 }
 
 fn run_next(context: &Context, place: &Place) -> Result<Exit, Report> {
-    let mut runner = queue_runner(context, place)?;
-    let step = runner.run_next()?;
+    let (mut runner, _registered) = queue_runner(context, place)?;
+    if let Some(check) = runner.ask(&mut || doctor::failed_check(context))? {
+        return Err(Report::from(check));
+    }
+    let step = runner.run_one()?;
     drop(runner);
     let Some(run) = step.run else {
         if context.json {
             print::json(&SelectionView::new(&step.selection));
             return Ok(Exit::Done);
         }
-        print::talk("nothing is ready");
+        print::talk(&context.say("queue.nothing_ready", &[]));
         return Ok(Exit::Done);
     };
     if context.json {
@@ -127,17 +145,30 @@ fn run_next(context: &Context, place: &Place) -> Result<Exit, Report> {
 
 fn auto(context: &Context, args: &AutoArgs) -> Result<Exit, Report> {
     let limits = Limits { runs: args.max_runs, span: parse_span(&args.max_time)? };
-    let mut runner = queue_runner(context, &args.place)?;
-    let end = runner.auto(limits, &mut || doctor::is_well(context), &mut |_| {})?;
+    let (mut runner, _registered) = queue_runner(context, &args.place)?;
+    let end = runner.auto(limits, &mut || doctor::failed_check(context), &mut |_| {})?;
     drop(runner);
+    let stop = QueueStop {
+        reason: end.stop,
+        at: None,
+        run: end.runs.last().map(|run| run.id.clone()),
+        check: end.check,
+    };
+    let stop = QueueStopView::new(&stop, context.language(), &Messages::load());
     if context.json {
         print::json(&Ended {
             selection: SelectionView::new(&end.selection),
             stopped: end.stop.as_str(),
             runs: end.runs.iter().map(QueueRunView::new).collect(),
+            check: stop.check,
         });
     } else {
-        print::talk(&format!("queue ended: {} after {} runs", end.stop, end.runs.len()));
+        let count = end.runs.len().to_string();
+        let ended = [("reason", end.stop.as_str()), ("count", count.as_str())];
+        print::talk(&context.say("queue.ended", &ended));
+        if !stop.actions.is_empty() {
+            print::talk(&stopped(context, &stop));
+        }
     }
     Ok(match end.stop {
         Stop::NothingLeft | Stop::RunLimit | Stop::TimeLimit | Stop::Asked => Exit::Done,
@@ -147,9 +178,21 @@ fn auto(context: &Context, args: &AutoArgs) -> Result<Exit, Report> {
     })
 }
 
+/// Why the queue stopped, in words: the reason, the check that failed, and what to do.
+fn stopped(context: &Context, stop: &QueueStopView) -> String {
+    let run = stop.run_id.as_deref().map_or_else(String::new, |run| format!(" ({run})"));
+    let mut lines = vec![context.say("queue.stopped", &[("why", &stop.message), ("run", &run)])];
+    if let Some(check) = &stop.check {
+        lines.push(format!("  {}: {}", check.id, table::plain(&check.detail)));
+        lines.extend(check.fix.iter().map(|fix| format!("  {}", table::plain(fix))));
+    }
+    lines.extend(stop.actions.iter().map(|action| format!("{}: {action}", context.say("hint", &[]))));
+    lines.join("\n")
+}
+
 fn stop(context: &Context, now: bool) -> Result<Exit, Report> {
     let runs = Runs::open(&context.location.state)?;
-    let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
+    let leases = context.engine()?;
     let stopped = queue::stop(&runs, &leases)?;
     let current = runs.auto_run()?.and_then(|auto| auto.current);
     if let Some(run) = current.filter(|_| now && stopped) {
@@ -160,29 +203,31 @@ fn stop(context: &Context, now: bool) -> Result<Exit, Report> {
         print::json(&json!({ "stopping": stopped }));
         return Ok(Exit::Done);
     }
-    print::talk(if stopped { "the queue ends after the present run" } else { "no queue is running" });
+    print::talk(&context.say(if stopped { "queue.ends_soon" } else { "queue.not_running" }, &[]));
     Ok(Exit::Done)
 }
 
-fn queue_runner(context: &Context, place: &Place) -> Result<QueueRunner, Report> {
+fn queue_runner(context: &Context, place: &Place) -> Result<(QueueRunner, Registration), Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
-    let json = context.json;
+    let (json, phrases) = (context.json, std::sync::Arc::clone(context.phrases()));
     let listener = Box::new(move |event: &WorkerEvent| {
         if !json {
-            print::talk(&in_words(event));
+            print::talk(&in_words(event, &phrases));
         }
     });
     let runs = Runs::open(&context.location.state)?;
-    let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
+    let leases = context.engine_to_execute()?;
     let status = StatusLog::open(place.status_dir(context))?;
     let settings = place.settings(context)?;
+    let registration = executors::register(&context.location.state, ExecutorFormat::of(&settings))?;
     let worker = Arc::new(Worker::begin(runs, leases, settings, 0, Some(status), listener)?);
     let listener = ControlListener::begin(&worker, Some(signals))?;
     let aiflow = match place.lock_format {
         LockFormat::Native => None,
         LockFormat::Aiflow => Some(Aiflow::new(&context.location.root)),
     };
-    QueueRunner::lock(&worker, listener, aiflow.as_ref())?.map_err(busy)
+    let runner = QueueRunner::lock(&worker, listener, aiflow.as_ref())?.map_err(busy)?;
+    Ok((runner, registration))
 }
 
 fn busy(busy: QueueBusy) -> Report {
@@ -218,6 +263,7 @@ struct Listed {
     selection: SelectionView,
     running: bool,
     auto_run: Option<AutoRunItem>,
+    last_stop: Option<QueueStopView>,
 }
 
 /// The auto-run in the output of `queue list`.
@@ -255,4 +301,5 @@ struct Ended {
     selection: SelectionView,
     stopped: &'static str,
     runs: Vec<QueueRunView>,
+    check: Option<FailedCheck>,
 }

@@ -7,10 +7,9 @@ use lockkeeper_core::secret;
 use lockkeeper_core::time::Moment;
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError};
-use lockkeeper_engine::views::{BlockedView, RequestView, RunView, time};
+use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError, short_id};
+use lockkeeper_engine::views::{RequestItem, time};
 use lockkeeper_platform::clock;
-use serde::Serialize;
 use serde_json::json;
 
 use super::context::{Context, Globals};
@@ -19,7 +18,10 @@ use super::{Verb, print, table};
 
 /// List requests and their status
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  lockkeeper requests --status FAILED\n  lockkeeper requests show tests"
+)]
 pub(super) struct Args {
     /// Only requests with this status: QUEUED, RUNNING, DONE, NEEDS_INPUT, FAILED, CANCELED
     #[arg(long = "status", value_name = "STATUS")]
@@ -74,7 +76,7 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
     };
     let leases = leases(context, &entries)?;
     if context.json {
-        let requests = entries.iter().map(|entry| as_json(entry, leases.as_ref(), now));
+        let requests = entries.iter().map(|entry| RequestItem::new(entry, leases.as_ref(), now));
         print::json_text(&format!(r#"{{"requests":{}}}"#, print::json_list(requests)));
         return Ok(Exit::Done);
     }
@@ -86,7 +88,7 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
         let request = &entry.request.request;
         let latest = entry.latest.as_ref();
         vec![
-            table::plain(request.id.as_str()),
+            table::plain(short_id(request.id.as_str())),
             request_status(entry.request.status),
             latest.map_or_else(|| "-".to_owned(), |run| age(run, now)),
             request.priority.get().to_string(),
@@ -97,7 +99,7 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
         ]
     });
     let heading = ["REQUEST", "STATUS", "FOR", "PRIORITY", "TITLE", "WHY"];
-    print::out(&table::table(&heading, &rows.collect::<Vec<_>>()));
+    print::out(&table::fit_terminal(&table::table(&heading, &rows.collect::<Vec<_>>())));
     Ok(Exit::Done)
 }
 
@@ -106,33 +108,22 @@ fn leases(context: &Context, entries: &[RequestEntry]) -> Result<Option<Listing>
     leases_for(context, runs)
 }
 
-/// A request with its latest run.
-#[derive(Serialize)]
-struct RequestItem {
-    #[serde(flatten)]
-    request: RequestView,
-    run: Option<RunView>,
-    blocked: Option<BlockedView>,
-}
-
-fn as_json(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> RequestItem {
-    let blocked = entry.blocked.as_ref().map(|blocked| BlockedView::new(blocked, now));
-    RequestItem {
-        request: RequestView::new(&entry.request),
-        run: entry.latest.as_ref().map(|run| RunView::new(run, now)),
-        blocked: blocked.map(|blocked| blocked.with_holders(&entry.request.request, leases)),
-    }
-}
-
 fn show(context: &Context, id: &str) -> Result<Exit, Report> {
     let id: RequestId = id.parse()?;
     let runs = context.existing_runs()?.ok_or_else(|| RunError::NoRequest(id.clone()))?;
     runs.expire()?;
-    let entry = runs.request(&id)?;
+    let entry = match runs.request(&id) {
+        Err(no_request @ RunError::NoRequest(_)) => match runs.find(id.as_str()) {
+            Ok(run) => runs.request(&run.request)?,
+            Err(ambiguous @ RunError::Ambiguous { .. }) => return Err(ambiguous.into()),
+            Err(_) => return Err(no_request.into()),
+        },
+        found => found?,
+    };
     let leases = leases(context, std::slice::from_ref(&entry))?;
     let now = runs.now().moment;
     if context.json {
-        print::json(&json!({ "request": as_json(&entry, leases.as_ref(), now) }));
+        print::json(&json!({ "request": RequestItem::new(&entry, leases.as_ref(), now) }));
     } else {
         print::out(&as_text(&entry, leases.as_ref(), now));
     }

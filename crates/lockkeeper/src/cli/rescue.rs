@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockkeeper_core::id::RequestId;
 use lockkeeper_core::run::Run;
-use lockkeeper_engine::open::open_engine;
+use lockkeeper_engine::open::open_leases;
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::work::{RescueWatch, Settings, Worker};
@@ -16,15 +16,15 @@ use super::{print, task};
 
 /// Begins to look after a run and those of the requests that it waits for.
 pub(super) fn watch(context: &Context, runs: &Runs, run: &Run) -> Result<RescueWatch, Report> {
-    let state = context.location.state.clone();
+    let location = context.location.clone();
     let settings = Settings { grace: grace(context), swarm: Some(task::swarm()?), ..Settings::default() };
     let wanted = needed_by(runs, &run.request)?;
     let start = {
-        let state = state.clone();
+        let location = location.clone();
         move || {
             Worker::begin(
-                Runs::open(&state)?,
-                open_engine(&state)?,
+                Runs::open(&location.state)?,
+                open_leases(&location)?,
                 settings.clone(),
                 0,
                 None,
@@ -33,8 +33,8 @@ pub(super) fn watch(context: &Context, runs: &Runs, run: &Run) -> Result<RescueW
         }
     };
     Ok(RescueWatch::begin(
-        Runs::open(&state)?,
-        open_engine(&state)?,
+        Runs::open(&location.state)?,
+        open_leases(&location)?,
         Arc::new(move |run: &Run| wanted.contains(&run.request)),
         Box::new(start),
         Box::new(|error| print::talk(&format!("warning: cannot look after runs: {error}"))),

@@ -17,10 +17,9 @@ pub(super) use wait::wait_for;
 
 /// Show a run, its events and its output; wait for it; cancel it; run it again
 #[derive(clap::Args)]
-#[command(
-    after_help = "A run is named by its id, by a unique end of its id, or by the id of its request.\n\n\
-    `claim` and `mark` are the bare compare-and-set for programs that execute runs themselves: exit 0 won, 75 lost."
-)]
+#[command(after_help = "Examples:\n  lockkeeper run show tests\n  lockkeeper run logs tests --follow\n\n\
+    A run is named by its id, by the id of its request, or by a unique beginning or end of what lists show of them.\n\n\
+    `claim` and `mark` are the bare compare-and-set for programs that execute runs themselves: exit 0 won, 75 lost.")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -40,6 +39,8 @@ enum Command {
     Cancel(moves::CancelArgs),
     /// Run its request again
     Retry(Which),
+    /// Answer a request that needs input: it runs again, with the answer in LOCKKEEPER_ANSWER
+    Answer(moves::AnswerArgs),
     /// Claim it, for a program that executes it itself; prints the number of the claim
     Claim(moves::ClaimArgs),
     /// Move it, for a program that executes it itself
@@ -49,7 +50,7 @@ enum Command {
 /// The run, by any of its names.
 #[derive(clap::Args)]
 struct Which {
-    /// The id of a run, a unique end of it, or the id of a request
+    /// The id of a run or of a request, or a unique part of one, such as k3x
     #[arg(value_name = "RUN")]
     run: String,
 }
@@ -77,6 +78,7 @@ impl Verb for Args {
             Command::Wait(args) => wait::run(&context, args),
             Command::Cancel(args) => moves::cancel(&context, args),
             Command::Retry(which) => moves::retry(&context, which),
+            Command::Answer(args) => moves::answer(&context, args),
             Command::Claim(args) => moves::claim(&context, args),
             Command::Mark(args) => moves::mark(&context, args),
         }

@@ -3,25 +3,31 @@
 mod bulk;
 pub(super) mod rows;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Subcommand;
-use lockkeeper_core::id::RequestId;
+use lockkeeper_core::id::{RequestId, RunId};
 use lockkeeper_core::run::{Stamp, Status};
-use lockkeeper_core::time::parse_span;
+use lockkeeper_core::time::{Moment, parse_span};
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::{RunFilter, Spread, Stats};
+use lockkeeper_engine::runs::{RunEntry, RunFilter, Spread, Stats, short_id};
 use lockkeeper_engine::views::{RunListItem, StatsView};
+use lockkeeper_engine::{Listing, OwnerNames};
 use lockkeeper_platform::clock;
 use serde_json::json;
 
 use super::context::{Context, Globals};
-use super::{Verb, print, table};
-use rows::{age, leases_for, status, why};
+use super::watch::Frame;
+use super::{Verb, print, table, watch};
+use rows::{age, has_failed, leases_for, status, why};
 
 /// List runs and why they wait; show statistics; cancel or retry many at once; remove old ones
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  lockkeeper runs --watch\n  lockkeeper runs --status failed\n  lockkeeper runs stats --since 1d\n  lockkeeper runs prune --older-than 30d"
+)]
 pub(super) struct Args {
     /// Only runs with this status, such as queued or failed; may be given several times
     #[arg(long = "status", value_name = "STATUS")]
@@ -32,6 +38,9 @@ pub(super) struct Args {
     /// At most this many, the latest first
     #[arg(long, value_name = "N", default_value = "50")]
     limit: usize,
+    /// Update the list live, until Ctrl-C
+    #[arg(long, short)]
+    watch: bool,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -80,47 +89,99 @@ impl Verb for Args {
     }
 }
 
-fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
-    let statuses = args.statuses.iter().map(|text| text.parse()).collect::<Result<Vec<Status>, _>>()?;
-    let request = args.request.as_ref().map(|id| id.parse::<RequestId>()).transpose()?;
-    let filter = RunFilter { statuses, request, before: None, limit: args.limit };
-    let (entries, now) = match context.existing_runs()? {
-        Some(runs) => {
-            runs.expire()?;
-            (runs.entries(&filter)?, runs.now().moment)
-        }
-        // There is nothing to compare it with.
-        None => (Vec::new(), clock::now()),
-    };
-    let leases = leases_for(context, entries.iter().map(|entry| (&entry.run, &entry.request.request)))?;
-    if context.json {
-        let runs = entries.iter().map(|entry| {
-            let item = RunListItem::new(entry, now);
+/// Runs and the leases that may be in their way, at one moment.
+struct List {
+    entries: Vec<RunEntry>,
+    /// The last line of output of each run that failed.
+    last_lines: BTreeMap<RunId, String>,
+    leases: Option<Listing>,
+    now: Moment,
+}
+
+impl List {
+    fn read(context: &Context, args: &Args) -> Result<Self, Report> {
+        let statuses = args.statuses.iter().map(|text| text.parse()).collect::<Result<Vec<Status>, _>>()?;
+        let request = args.request.as_ref().map(|id| id.parse::<RequestId>()).transpose()?;
+        let filter = RunFilter { statuses, request, before: None, limit: args.limit };
+        let mut last_lines = BTreeMap::new();
+        let (entries, now) = match context.existing_runs()? {
+            Some(runs) => {
+                runs.expire()?;
+                let entries = runs.entries(&filter)?;
+                let failed =
+                    entries.iter().map(|entry| &entry.run).filter(|run| !context.json && has_failed(run));
+                last_lines.extend(
+                    failed.filter_map(|run| Some((run.id.clone(), runs.folder_of(&run.id).last_line()?))),
+                );
+                (entries, runs.now().moment)
+            }
+            // There is nothing to compare it with.
+            None => (Vec::new(), clock::now()),
+        };
+        let leases = leases_for(context, entries.iter().map(|entry| (&entry.run, &entry.request.request)))?;
+        Ok(Self { entries, last_lines, leases, now })
+    }
+
+    fn as_json(&self) -> String {
+        let runs = self.entries.iter().map(|entry| {
+            let item = RunListItem::new(entry, self.now);
             let request = &entry.request.request;
-            let blocked = item.blocked.map(|blocked| blocked.with_holders(request, leases.as_ref()));
+            let blocked = item.blocked.map(|blocked| blocked.with_holders(request, self.leases.as_ref()));
             RunListItem { blocked, ..item }
         });
-        print::json_text(&format!(r#"{{"runs":{}}}"#, print::json_list(runs)));
+        format!(r#"{{"runs":{}}}"#, print::json_list(runs))
+    }
+
+    fn as_text(&self, context: &Context) -> String {
+        let root = &context.location.root;
+        let names = self.leases.as_ref().map(|leases| OwnerNames::of(leases, root)).unwrap_or_default();
+        let rows = self.entries.iter().map(|entry| {
+            let (run, request) = (&entry.run, &entry.request.request);
+            let why = why(run, request, entry.blocked.as_ref(), self.leases.as_ref(), self.now);
+            let last_line = self.last_lines.get(&run.id).map(|line| format!(": {}", table::plain(line)));
+            vec![
+                short_id(run.id.as_str()).to_owned(),
+                table::plain(short_id(request.id.as_str())),
+                status(run.status()),
+                run.attempt().to_string(),
+                age(run, self.now),
+                table::cut(&table::plain(&request.title), 40),
+                names.in_text(&why) + &last_line.unwrap_or_default(),
+            ]
+        });
+        let heading = ["RUN", "REQUEST", "STATUS", "ATTEMPT", "FOR", "TITLE", "WHY"];
+        table::table(&heading, &rows.collect::<Vec<_>>())
+    }
+
+    /// The list for `--watch`.
+    fn frame(&self, context: &Context) -> Frame {
+        let moved = |entry: &RunEntry| {
+            format!("{}/{}/{}/{:?}", entry.run.id, entry.run.status(), entry.run.attempt(), entry.blocked)
+        };
+        let key = self.entries.iter().map(moved).collect::<Vec<_>>().join(" ");
+        let output = if context.json { self.as_json() } else { self.as_text(context) };
+        // Also an empty list is shown once.
+        Frame { output, key: format!("runs {key}") }
+    }
+}
+
+fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
+    if args.watch {
+        return watch::run(context, || List::read(context, args).map(|list| list.frame(context)));
+    }
+    let list = List::read(context, args)?;
+    if context.json {
+        print::json_text(&list.as_json());
         return Ok(Exit::Done);
     }
-    if entries.is_empty() {
+    if list.entries.is_empty() {
         print::talk("no runs: put a request into the queue with `lockkeeper submit -- CMD`");
         return Ok(Exit::Done);
     }
-    let rows = entries.iter().map(|entry| {
-        let (run, request) = (&entry.run, &entry.request.request);
-        vec![
-            run.id.to_string(),
-            table::plain(request.id.as_str()),
-            status(run.status()),
-            run.attempt().to_string(),
-            age(run, now),
-            table::cut(&table::plain(&request.title), 40),
-            why(run, request, entry.blocked.as_ref(), leases.as_ref(), now),
-        ]
-    });
-    let heading = ["RUN", "REQUEST", "STATUS", "ATTEMPT", "FOR", "TITLE", "WHY"];
-    print::out(&table::table(&heading, &rows.collect::<Vec<_>>()));
+    print::out(&table::fit_terminal(&list.as_text(context)));
+    if list.entries.iter().any(|entry| has_failed(&entry.run)) {
+        print::talk("`lockkeeper run logs RUN` prints the output of a run");
+    }
     Ok(Exit::Done)
 }
 

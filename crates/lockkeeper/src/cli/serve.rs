@@ -9,13 +9,12 @@ use std::thread::{self, JoinHandle};
 
 use clap::ValueEnum;
 use lockkeeper_core::time::Ttl;
-use lockkeeper_engine::messages::Language;
-use lockkeeper_engine::open::{OpenError, open_engine};
+use lockkeeper_engine::executors::{self, ExecutorFormat};
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::RunError;
 use lockkeeper_engine::runs::new_request::Defaults;
 use lockkeeper_engine::work::Worker;
-use lockkeeper_formats::group::Folders;
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::poll;
 use lockkeeper_platform::signal::{Signal, Signals};
@@ -34,11 +33,10 @@ use super::{Verb, group, print, task};
 
 /// Serve the HTTP API and the page
 #[derive(clap::Args)]
-#[command(
-    after_help = "The page and the API see and change the same store as the commands; several servers may share \
+#[command(after_help = "Example:\n  lockkeeper serve --open\n\n\
+    The page and the API see and change the same store as the commands; several servers may share \
     it. Every request needs the token in `server.token` in the state folder; programs of the same user need none on \
-    the Unix socket `server.sock` there. --open logs the browser in. The first Ctrl-C answers open requests and waits for running commands, the second stops at once."
-)]
+    the Unix socket `server.sock` there. --open logs the browser in. The first Ctrl-C answers open requests and waits for running commands, the second stops at once.")]
 pub(super) struct Args {
     /// Where to listen; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7272")]
@@ -109,7 +107,7 @@ impl Verb for Args {
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     start_log(args);
     check_no_token(args)?;
-    let leases = open_engine(&context.location.state)?;
+    let leases = context.engine_to_execute()?;
     let token_file = token_file(context, args);
     let settings = settings(context, args, token_file.as_deref())?;
     let shutdown = Shutdown::new();
@@ -140,12 +138,17 @@ fn work(
     state: &AppState,
 ) -> Result<JoinHandle<Result<(), RunError>>, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
-    let (runs, leases) = (context.runs()?, open_engine(&context.location.state)?);
+    let (runs, leases) = (context.runs()?, context.engine()?);
     let status = Some(StatusLog::open(args.place.status_dir(context))?);
     let settings = args.place.settings(context)?;
+    let registration = executors::register(&context.location.state, ExecutorFormat::of(&settings))?;
     let worker = Worker::begin(runs, leases, settings, args.work, status, state.worker_listener())?;
     let working = thread::Builder::new().name("worker".to_owned());
-    let working = working.spawn(move || worker.run(&signals, false));
+    let working = working.spawn(move || {
+        let ended = worker.run(&signals, false);
+        drop(registration);
+        ended
+    });
     Ok(working.map_err(OpenError::Machine)?)
 }
 
@@ -172,7 +175,7 @@ fn settings(context: &Context, args: &Args, token_file: Option<&Path>) -> Result
     Ok(Settings {
         token,
         allowed_hosts: args.allow_host.clone(),
-        language: context.config.text("lang").and_then(Language::of_tag).unwrap_or_default(),
+        language: context.language(),
         ttl,
         stays: ticket_ttl(context),
         grace: grace(context),
@@ -181,7 +184,7 @@ fn settings(context: &Context, args: &Args, token_file: Option<&Path>) -> Result
         defaults: Defaults { dir: context.location.root.clone(), ..defaults(context) },
         queue_limit: queue_limit(context),
         doctor: DoctorSettings {
-            groups: Folders::from_variables(&|name| std::env::var_os(name)),
+            groups: group::folders(context),
             max_group_age: group::max_lock_age()?,
             swarm: task::swarm()?,
         },

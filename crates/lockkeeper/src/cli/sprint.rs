@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::sprint::{
-    self, Answer, Call, Caller, Input, Lang, LockInfo, Machine, Mode, Problem, Status, Text,
+    self, Answer, Call, Caller, Input, Lang, LockInfo, Machine, Mode, Problem, Severity, Status, Text,
     USER_CONFIRM_TIMEOUT,
 };
 use lockkeeper_platform::{answer, holder_process};
@@ -131,7 +131,7 @@ impl Done {
     /// Carries out a call. Without `pid`, the process that the lock is tied to is looked for.
     fn of(context: &Context, args: &Args, mode: &str, pid: Option<u32>) -> Self {
         let input = input(context, args, mode);
-        let lang = Lang::of(context.config.text("lang"));
+        let lang = Lang::of(Some(context.language().code()));
         let mut told = Vec::new();
         match input.check().and_then(|call| act(&call, args, pid, lang, &mut told)) {
             Ok(answer) => Self { input, lang, answer, told },
@@ -142,7 +142,7 @@ impl Done {
     /// The answer to bad input.
     fn refused(context: &Context, input: Input, problem: Problem) -> Self {
         let info = if input.something_is_there() { LockInfo::Unread } else { LockInfo::Absent };
-        let lang = Lang::of(context.config.text("lang"));
+        let lang = Lang::of(Some(context.language().code()));
         Self { input, lang, answer: Answer::failure(problem, info), told: Vec::new() }
     }
 
@@ -153,23 +153,23 @@ impl Done {
         } else {
             print::document(&self.answer.to_yaml(&self.input.mode));
         }
-        self.print_problems();
+        self.print_problems(context);
     }
 
     /// Prints errors, warnings and hints.
-    fn print_problems(&self) {
+    fn print_problems(&self, context: &Context) {
         for problem in &self.answer.problems {
             let line = problem.line();
             if !self.told.contains(&line) {
-                print::talk(&line);
+                print::talk(&problem_line(context, problem));
             }
             // After a success no hint is needed.
             if self.answer.status != Status::Acquired {
-                print::talk(&format!("hint: {}", problem.hint()));
+                print::talk(&hint_line(context, problem));
             }
         }
         if self.answer.status == Status::Acquired {
-            offer_to_ignore(&self.input, self.lang);
+            offer_to_ignore(context, &self.input, self.lang);
         }
     }
 }
@@ -241,11 +241,27 @@ fn confirm(question: &str, within: Duration) -> bool {
     yes
 }
 
-fn offer_to_ignore(input: &Input, lang: Lang) {
+/// A problem on one line. The sentences of the format are English in every language.
+fn problem_line(context: &Context, problem: &Problem) -> String {
+    let key = match problem.severity() {
+        Severity::Fatal => "sprint.error",
+        Severity::Warning => "sprint.warning",
+    };
+    context.say(key, &[("what", &problem.printable())])
+}
+
+/// What to do about a problem.
+fn hint_line(context: &Context, problem: &Problem) -> String {
+    let hint = context.say(&format!("sprint.hint.{}", problem.hint_key()), &[]);
+    format!("{}: {hint}", context.say("hint", &[]))
+}
+
+fn offer_to_ignore(context: &Context, input: &Input, lang: Lang) {
     let name = input.lock_file_name.as_deref().unwrap_or(sprint::LOCK_FILE_NAME);
     let Some(root) = &input.project_root else { return };
     if sprint::is_ignored(root, name) == Some(false) {
-        print::talk(&format!("hint: {}", Text::NotIgnored.fill(lang, &[("file", name)])));
+        let text = Text::NotIgnored.fill(lang, &[("file", name)]);
+        print::talk(&format!("{}: {text}", context.say("hint", &[])));
     }
 }
 

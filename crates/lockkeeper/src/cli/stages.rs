@@ -45,12 +45,12 @@ impl Verb for Args {
     const NAME: &'static str = "stages";
 
     fn run(self, globals: &Globals) -> Result<Exit, Report> {
-        let context = Context::new(globals)?;
+        let here = || Context::new(globals);
         match &self.command {
-            Command::Check(args) => check::run(&context, args),
-            Command::Plan(args) => plan::run(&context, args),
-            Command::Run(args) => run::run(&context, args),
-            Command::Report(args) => report::run(&context, args),
+            Command::Check(args) => check::run(&here()?, args),
+            Command::Plan(args) => plan::run(&Context::of_file(globals, args.path())?, args),
+            Command::Run(args) => run::run(&Context::of_file(globals, &args.file)?, args),
+            Command::Report(args) => report::run(&here()?, args),
         }
     }
 }

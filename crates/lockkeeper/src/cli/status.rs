@@ -1,30 +1,33 @@
-//! `status`: the status log of a swarm. This file has the arguments and `status emit`.
+//! `status`: the overview, and the status log of a swarm. This file has the arguments and `status emit`.
 
 mod follow;
 mod summary;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use lockkeeper_core::size::parse_size;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::RunError;
-use lockkeeper_formats::safe_open::FileName;
+use lockkeeper_formats::json::Json;
 use lockkeeper_formats::status::{Dialect, LineError, Rotation, State, StatusError, StatusLine, StatusLog};
+use lockkeeper_formats::swarm::check_task;
 use lockkeeper_platform::wall_clock::WallTime;
-use serde_json::{Map, Value};
 
 use super::context::{Context, Globals};
-use super::{Verb, print, table};
+use super::{Verb, overview, print, table};
 
-/// Write and read the status log of a swarm
+/// Show what is held, waits, runs and failed; the status log of a swarm
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  lockkeeper status\n  lockkeeper status emit DONE --task build --message 'all green'\n  lockkeeper status follow"
+)]
 pub(super) struct Args {
     /// Folder of the swarm, with status.log in it
     #[arg(long, global = true, value_name = "DIR", env = "AI_SWARM_DIR", default_value = "/tmp/ai_swarm")]
     swarm_dir: PathBuf,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
@@ -83,15 +86,18 @@ impl Verb for Args {
     const NAME: &'static str = "status";
 
     fn run(self, globals: &Globals) -> Result<Exit, Report> {
-        run(&Context::without_store(globals)?, &self)
+        match &self.command {
+            None => overview::run(&Context::new(globals)?),
+            Some(command) => run(&Context::without_store(globals)?, &self.swarm_dir, command),
+        }
     }
 }
 
-fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
+fn run(context: &Context, swarm_dir: &Path, command: &Command) -> Result<Exit, Report> {
     // An empty variable counts as unset.
-    let named = !args.swarm_dir.as_os_str().is_empty();
-    let folder = if named { context.cwd.join(&args.swarm_dir) } else { PathBuf::from("/tmp/ai_swarm") };
-    match &args.command {
+    let named = !swarm_dir.as_os_str().is_empty();
+    let folder = if named { context.cwd.join(swarm_dir) } else { PathBuf::from("/tmp/ai_swarm") };
+    match command {
         Command::Emit(args) => emit(context, folder, args),
         Command::Follow(args) => follow::run(context, &StatusLog::open(folder)?, args),
         Command::Summary => summary::run(context, &StatusLog::open(folder)?),
@@ -122,7 +128,8 @@ fn ask_for_help(context: &Context, line: &StatusLine) {
         Ok(runs.ask_for_help(&run, line.message())?)
     };
     if let Err(error) = asked() {
-        print::talk(&format!("run {} was not told: {error}", table::plain(&id)));
+        let (run, why) = (table::plain(&id), error.to_string());
+        print::talk(&context.say("status.run_not_told", &[("run", &run), ("why", &why)]));
     }
 }
 
@@ -130,7 +137,7 @@ fn line(context: &Context, args: &EmitArgs) -> Result<StatusLine, Report> {
     let bad = |error: LineError| Report::from(StatusError::from(error));
     let state: State = args.state.parse().map_err(bad)?;
     // What cannot be locked as a task is no task here either.
-    FileName::around("", &args.task, ".lock")
+    check_task(&args.task)
         .map_err(|error| Report::usage(format!("bad task: {error}")).with_hint(error.hint()))?;
     let mut line = StatusLine::new(state, &args.task, WallTime::now()).map_err(bad)?;
     if let Some(message) = &args.message {
@@ -151,10 +158,10 @@ fn line(context: &Context, args: &EmitArgs) -> Result<StatusLine, Report> {
     line.and_then(|line| line.with_dialect(dialect)).map_err(bad)
 }
 
-fn meta(text: &str) -> Result<Map<String, Value>, Report> {
+fn meta(text: &str) -> Result<Json, Report> {
     let hint = "give a JSON object, such as --meta '{\"retry_count\": 2}'";
-    match serde_json::from_str(text) {
-        Ok(Value::Object(meta)) => Ok(meta),
+    match Json::parse(text) {
+        Ok(meta @ Json::Object(_)) => Ok(meta),
         Ok(_) => Err(Report::usage("meta is not a JSON object").with_hint(hint)),
         Err(error) => Err(Report::usage(format!("meta is not JSON: {error}")).with_hint(hint)),
     }

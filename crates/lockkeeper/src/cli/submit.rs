@@ -11,7 +11,7 @@ use lockkeeper_core::record::Priority;
 use lockkeeper_core::request::Request;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::new_request::{BadRequest, Defaults, NewRequest, SpanText};
-use lockkeeper_engine::runs::{Submitted, environment};
+use lockkeeper_engine::runs::{Runs, Submitted, environment};
 use serde_json::{Value, json};
 
 use super::args::{lock_name, path_target};
@@ -23,6 +23,7 @@ use super::{Verb, print, run, table};
 #[command(after_help = "Examples:\n  lockkeeper submit --lock db --timeout 10m -- ./migrate.sh\n  \
     lockkeeper submit --id tests --after build --retries 2 --backoff 5s -- make test\n  \
     lockkeeper submit --path 'src/api/**' --env ANTHROPIC_API_KEY -- claude -p 'rename User'\n  \
+    lockkeeper submit --id nightly --replace -- make release\n  \
     lockkeeper submit --from-swarm tasks.json --agent-command 'claude -p {prompt}'\n\n\
     The command gets PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ, TERM, TMPDIR and XDG_* of this one, and what \
     --env names; nothing else. `lockkeeper work` runs what is queued.")]
@@ -75,6 +76,9 @@ pub(super) struct Args {
     /// Deduplication key: a second submit with the same key returns the first request
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// Replace the request with this id if there is one, and run it again: not while it runs
+    #[arg(long, conflicts_with_all = ["key", "from_swarm"])]
+    replace: bool,
     /// Where to run it [default: here]
     #[arg(long = "cwd", visible_alias = "chdir", value_name = "DIR")]
     cwd: Option<PathBuf>,
@@ -102,32 +106,45 @@ fn submit(context: &Context, args: &Args) -> Result<Exit, Report> {
             return Err(Report::usage("a file of requests comes without a command and without --wait")
                 .with_hint("leave out `--` and the command, and wait with `lockkeeper run wait`"));
         }
-        return files::run(context, &args.files);
+        return files::run(context, &args.files, args.replace);
     }
-    let new = new_request(context, args)?;
-    let defaults = defaults(context);
-    // Checked before the store is created, so that bad input leaves nothing behind.
-    new.clone().check(&placeholder()?, &defaults)?;
-    let runs = context.runs()?;
-    let request = new.check(&runs.new_request_id()?, &defaults)?;
-    let submitted = runs.submit(&request, queue_limit(context))?;
+    let (submitted, request, runs) = submit_one(context, args)?;
     if !args.wait {
-        tell(context, &submitted, &request.title);
+        print_submitted(context, &submitted, &request.title);
         return Ok(Exit::Done);
     }
     if !context.json {
-        tell(context, &submitted, &request.title);
+        print_submitted(context, &submitted, &request.title);
     }
     run::wait_for(context, &runs, &submitted.run, None)
 }
 
-fn tell(context: &Context, submitted: &Submitted, title: &str) {
+/// Submits the request of the arguments. It is checked before the store is created, so that bad input leaves nothing
+/// behind.
+fn submit_one(context: &Context, args: &Args) -> Result<(Submitted, Request, Runs), Report> {
+    let (new, defaults, limit) = (new_request(context, args)?, defaults(context), queue_limit(context));
+    if args.replace {
+        let request = new.check_replacement(&defaults)?;
+        let runs = context.runs_to_queue(false)?;
+        return Ok((runs.replace(&request, limit)?, request, runs));
+    }
+    new.clone().check(&placeholder()?, &defaults)?;
+    let runs = context.runs_to_queue(false)?;
+    let request = new.check(&runs.new_request_id()?, &defaults)?;
+    Ok((runs.submit(&request, limit)?, request, runs))
+}
+
+fn print_submitted(context: &Context, submitted: &Submitted, title: &str) {
     if context.json {
         print::json(&as_json(submitted));
         return;
     }
-    let how = if submitted.existing { "exists already" } else { "queued" };
-    print::talk(&format!("{how}: {}", table::plain(title)));
+    let key = match submitted {
+        Submitted { existing: true, .. } => "submit.exists",
+        Submitted { replaced: true, .. } => "submit.replaced",
+        Submitted { .. } => "submit.queued",
+    };
+    print::talk(&context.say(key, &[("title", &table::plain(title))]));
     print::data(&format!("{}\t{}", submitted.request, submitted.run));
 }
 
@@ -137,6 +154,7 @@ fn as_json(submitted: &Submitted) -> Value {
         "request_id": submitted.request.as_str(),
         "run_id": submitted.run.as_str(),
         "existing": submitted.existing,
+        "replaced": submitted.replaced,
     })
 }
 
@@ -238,14 +256,13 @@ fn codes(text: &str) -> Result<Vec<u8>, Report> {
     Ok(codes)
 }
 
-/// Checks all requests of a file, each with an id.
+/// Checks all requests of a file by `check`.
 fn check_all(
     new: Vec<NewRequest>,
-    defaults: &Defaults,
-    id: impl Fn() -> Result<RequestId, Report>,
+    check: impl Fn(NewRequest) -> Result<Result<Request, BadRequest>, Report>,
 ) -> Result<Vec<Request>, Report> {
     let checked = new.into_iter().enumerate().map(|(place, one)| {
-        one.check(&id()?, defaults).map_err(|error| {
+        check(one)?.map_err(|error| {
             let hint = error.hint();
             Report::usage(format!("request {}: {error}", place + 1)).with_hint(hint)
         })

@@ -1,18 +1,27 @@
 //! Text tables: aligned columns, also with colours and East Asian characters.
 
+use std::io::IsTerminal;
+
 pub(super) use lockkeeper_engine::report::plain;
+use lockkeeper_platform::terminal::Size;
 
 /// Aligns rows under a heading. The last column is not padded.
 pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
-    let mut widths: Vec<usize> = heading.iter().map(|cell| width(cell)).collect();
-    for row in rows {
+    let heading: Vec<String> = heading.iter().map(|cell| (*cell).to_owned()).collect();
+    aligned(std::iter::once(&heading).chain(rows))
+}
+
+/// Aligns rows of equal length. The last column is not padded.
+pub(super) fn aligned<'r>(rows: impl Iterator<Item = &'r Vec<String>> + Clone) -> String {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows.clone() {
+        widths.resize(widths.len().max(row.len()), 0);
         for (column, cell) in row.iter().enumerate() {
             widths[column] = widths[column].max(width(cell));
         }
     }
-    let heading: Vec<String> = heading.iter().map(|cell| (*cell).to_owned()).collect();
     let mut text = String::new();
-    for row in std::iter::once(&heading).chain(rows) {
+    for row in rows {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             line.push_str(cell);
@@ -80,6 +89,15 @@ pub(super) fn cut(line: &str, columns: usize) -> String {
         text.push_str("\x1b[0m");
     }
     text
+}
+
+/// Cuts the lines of a table to the width of the terminal. Programs that read stdout get all of it.
+pub(super) fn fit_terminal(text: &str) -> String {
+    let stdout = std::io::stdout();
+    match Size::of(&stdout).filter(|_| stdout.is_terminal()) {
+        Some(size) => text.lines().map(|line| cut(line, size.columns) + "\n").collect(),
+        None => text.to_owned(),
+    }
 }
 
 /// Cuts a text to the columns and rows of a screen.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use lockkeeper_core::time::Ttl;
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_formats::Verdict;
 use lockkeeper_formats::swarm::{
     Attempt, DEFAULT_DIR, DEFAULT_TTL, LockState, Swarm, TaskRecord, UpdateOutcome,
 };
@@ -20,7 +21,8 @@ use super::{Verb, print, table};
 /// Lock tasks of a swarm, in the files that its workers use
 #[derive(clap::Args)]
 #[command(
-    after_help = "The files are $AI_SWARM_DIR/locks/TASK.lock [/tmp/ai_swarm]. A lock lives for its TTL \
+    after_help = "Example:\n  lockkeeper task acquire build && make; lockkeeper task release build\n\n\
+    The files are $AI_SWARM_DIR/locks/TASK.lock [/tmp/ai_swarm]. A lock lives for its TTL \
     [AI_SWARM_LOCK_TTL, else 300s] after its last heartbeat. Then any worker may take it over."
 )]
 pub(super) struct Args {
@@ -126,8 +128,8 @@ fn unlock(context: &Context, args: &WorkerArgs) -> Result<Exit, Report> {
         UpdateOutcome::Lost(standing) => return Err(lost(&swarm, args, Some(&standing))),
     };
     let message = match &record {
-        Some(_) => format!("unlocked: {}", table::plain(&args.task)),
-        None => format!("there was no lock on {}", table::plain(&args.task)),
+        Some(_) => context.say("task.unlocked", &[("task", &table::plain(&args.task))]),
+        None => context.say("task.absent", &[("task", &table::plain(&args.task))]),
     };
     print_result(context, &swarm, status, &args.task, record.as_ref(), &message)?;
     Ok(Exit::Done)
@@ -138,7 +140,9 @@ fn heartbeat(context: &Context, args: &LockArgs) -> Result<Exit, Report> {
     let span = args.ttl.as_deref().map(ttl).transpose()?;
     match swarm.heartbeat(&whose.task, &whose.worker, span, WallTime::now())? {
         UpdateOutcome::Done(record) => {
-            let message = format!("renewed: {} until {}", table::plain(&whose.task), record.expires_at());
+            let until = record.expires_at().to_string();
+            let message =
+                context.say("task.renewed", &[("task", &table::plain(&whose.task)), ("until", &until)]);
             print_result(context, &swarm, "renewed", &whose.task, Some(&record), &message)?;
             Ok(Exit::Done)
         }
@@ -165,7 +169,11 @@ fn show(context: &Context, args: &ShowArgs) -> Result<Exit, Report> {
         let text = value.as_str().map_or_else(|| value.to_string(), table::plain);
         print::data(&format!("{key}: {text}"));
     }
-    print::data(&format!("verdict: {}", reason.as_deref().unwrap_or("free: there is no lock file")));
+    let verdict = match &standing {
+        Some(standing) => context.say(&verdict_key(standing.verdict), &[]),
+        None => context.say("verdict.free", &[]),
+    };
+    print::data(&context.say("task.verdict", &[("verdict", &verdict)]));
     Ok(Exit::Done)
 }
 
@@ -181,10 +189,13 @@ fn print_locked(
     let message = match (replaced, before) {
         (Some(_), Some(old)) => {
             let (worker, end) = (table::plain(&old.worker_id), old.expires_at().to_string());
-            format!("locked: {task}, taken over from {worker}, whose lock expired at {end}")
+            context.say("task.taken_over", &[("task", &task), ("worker", &worker), ("until", &end)])
         }
-        (Some(_), None) => format!("locked: {task}, in place of a lock file that was never finished"),
-        (None, _) => format!("locked: {task} until {}", record.expires_at()),
+        (Some(_), None) => context.say("task.replaced_torn", &[("task", &task)]),
+        (None, _) => {
+            let until = record.expires_at().to_string();
+            context.say("task.locked", &[("task", &task), ("until", &until)])
+        }
     };
     if context.json {
         let mut value = as_json(swarm, "locked", &record.task_id, Some(record))?;
@@ -197,6 +208,22 @@ fn print_locked(
     Ok(())
 }
 
+/// The key of a verdict in the phrases.
+fn verdict_key(verdict: Verdict) -> String {
+    let word = match verdict {
+        Verdict::Held(reason) => format!("{reason:?}"),
+        Verdict::Stale(reason) => format!("{reason:?}"),
+    };
+    let mut key = "verdict".to_owned();
+    for character in word.chars() {
+        if character.is_uppercase() {
+            key.push(if key == "verdict" { '.' } else { '_' });
+        }
+        key.extend(character.to_lowercase());
+    }
+    key
+}
+
 /// Reports that another worker has the task.
 pub(super) fn busy(swarm: &Swarm, task: &str, standing: &LockState) -> Report {
     let who = match &standing.record {
@@ -207,6 +234,7 @@ pub(super) fn busy(swarm: &Swarm, task: &str, standing: &LockState) -> Report {
         None => format!("is locked ({})", standing.verdict),
     };
     let report = Report::new(Exit::Refused, "LOCK_HELD", format!("{} {who}", task.escape_debug()))
+        .explained_as("TASK_LOCK_HELD")
         .with_hint("take another task, or try again once that time has passed");
     with_holder(report, swarm, task, Some(standing))
 }
@@ -222,6 +250,7 @@ fn lost(swarm: &Swarm, whose: &WorkerArgs, standing: Option<&LockState>) -> Repo
         (None, _) => format!("{task} is not locked by {worker}, nor by anybody"),
     };
     let report = Report::new(Exit::Refused, "NOT_THE_OWNER", message)
+        .explained_as("TASK_NOT_YOURS")
         .with_hint("the lock was released or taken over: stop working on that task");
     with_holder(report, swarm, &whose.task, standing)
 }

@@ -23,9 +23,13 @@ fn hint(error: &clap::Error, words: &[String]) -> String {
     if let Some(line) = missing_dashes(error, words) {
         return format!("put `--` before the command: {line}");
     }
+    if let Some(meant) = habit(error) {
+        return meant.to_owned();
+    }
     let suggested =
         [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
-    if let Some(meant) = suggested.into_iter().find_map(|kind| first_of(error, kind)) {
+    let meant = suggested.into_iter().find_map(|kind| first_of(error, kind));
+    if let Some(meant) = meant.filter(|meant| begins_alike(meant, error)) {
         return format!("did you mean `{meant}`?");
     }
     if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue)
@@ -34,6 +38,49 @@ fn hint(error: &clap::Error, words: &[String]) -> String {
         return format!("possible values: {}", values.join(", "));
     }
     format!("`{} --help` lists the arguments", command_of(error))
+}
+
+/// Whether a suggested flag begins with the same letter as the unknown one. Without that it is rarely what was meant.
+fn begins_alike(meant: &str, error: &clap::Error) -> bool {
+    let letter = |flag: &str| flag.trim_start_matches('-').chars().next();
+    let given =
+        first_of(error, ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
+    given.is_none_or(|given| letter(given) == letter(meant))
+}
+
+/// The command for a word that other programs use for the same thing.
+fn habit(error: &clap::Error) -> Option<&'static str> {
+    if error.kind() == ErrorKind::UnknownArgument && command_of(error) == "lockkeeper locks" {
+        let flag = first_of(error, ContextKind::InvalidArg)?;
+        return matches!(flag, "--path" | "--name" | "--pattern" | "--file").then_some(
+            "`lockkeeper why NAME` or `lockkeeper why PATH` tells who holds it, `lockkeeper locks` lists everything",
+        );
+    }
+    if error.kind() != ErrorKind::InvalidSubcommand || command_of(error) != "lockkeeper" {
+        return None;
+    }
+    Some(match first_of(error, ContextKind::InvalidSubcommand)? {
+        "ls" | "list" | "show" => {
+            "`lockkeeper locks` lists what is held, `lockkeeper requests` what is queued, `lockkeeper` shows both"
+        }
+        "ps" | "top" | "jobs" => {
+            "`lockkeeper runs` lists runs, `lockkeeper locks` the processes that hold locks"
+        }
+        "log" | "logs" | "tail" => "`lockkeeper run logs RUN` prints the output of a run",
+        "unlock" => "`lockkeeper release LEASE` gives a lease back; `lockkeeper locks` lists them",
+        "lock" | "flock" | "with" => {
+            "`lockkeeper exec NAME -- CMD` runs a command under a lock, `lockkeeper acquire NAME` takes one"
+        }
+        "kill" | "cancel" | "stop" => {
+            "`lockkeeper run cancel RUN` ends a run, `lockkeeper locks break LEASE` takes a lease away"
+        }
+        "retry" => "`lockkeeper run retry RUN` runs a request again",
+        "break" | "force" => "`lockkeeper locks break LEASE` takes a lease away",
+        "add" | "enqueue" => "`lockkeeper submit -- CMD` puts a command into the queue",
+        "start" | "worker" | "daemon" => "`lockkeeper work` executes the queue; locks need no daemon",
+        "agents" => "`lockkeeper board` lists the coding agents",
+        _ => return None,
+    })
 }
 
 /// The corrected command line if `--` is missing: in `exec db make test` the command begins after the first name.

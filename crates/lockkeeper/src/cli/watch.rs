@@ -1,4 +1,4 @@
-//! `locks --watch`: shows the listing again after each change.
+//! `locks --watch` and `runs --watch`: show a list again after each change.
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -12,7 +12,6 @@ use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::terminal::Size;
 
 use super::context::Context;
-use super::locks::{Snapshot, as_json, as_text};
 use super::{print, table};
 
 /// A terminal is drawn every second, because the listing shows ages in seconds.
@@ -20,7 +19,16 @@ const TICK: Duration = Duration::from_secs(1);
 /// Changes within this time are shown together.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-pub(super) fn run(context: &Context) -> Result<Exit, Report> {
+/// A list at one moment.
+pub(super) struct Frame {
+    /// The list as text, or with `--json` as JSON.
+    pub(super) output: String,
+    /// The part whose change is shown. Ages are not part of it.
+    pub(super) key: String,
+}
+
+/// Shows a list until Ctrl-C, or until the reader closes the pipe.
+pub(super) fn run(context: &Context, read: impl Fn() -> Result<Frame, Report>) -> Result<Exit, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::WINCH])
         .map_err(OpenError::Machine)?;
     let changes = Changes::watch(&context.location.state).map_err(OpenError::Machine)?;
@@ -28,8 +36,7 @@ pub(super) fn run(context: &Context) -> Result<Exit, Report> {
     let mut shown = String::new();
     loop {
         changes.drain();
-        let snapshot = Snapshot::read(context)?;
-        if !show(context, &snapshot, terminal, &mut shown) {
+        if !show(context, read()?, terminal, &mut shown) {
             return Ok(Exit::Done);
         }
         let mut descriptors = vec![signals.as_fd()];
@@ -58,12 +65,12 @@ pub(super) fn run(context: &Context) -> Result<Exit, Report> {
     }
 }
 
-/// Shows the listing if it changed. Returns false if the reader has closed the pipe.
-fn show(context: &Context, snapshot: &Snapshot, terminal: bool, shown: &mut String) -> bool {
+/// Shows the list if it changed. Returns false if the reader has closed the pipe.
+fn show(context: &Context, frame: Frame, terminal: bool, shown: &mut String) -> bool {
     if terminal {
         let heading =
             format!("{}   Ctrl-C to quit", table::plain(&context.location.state.display().to_string()));
-        let text = format!("{heading}\n\n{}", as_text(snapshot));
+        let text = format!("{heading}\n\n{}", frame.output);
         let text = match Size::of(std::io::stdout()) {
             Some(size) => table::fit(&text, size.columns, size.rows),
             None => text,
@@ -72,29 +79,14 @@ fn show(context: &Context, snapshot: &Snapshot, terminal: bool, shown: &mut Stri
         let mut stdout = anstream::stdout().lock();
         return stdout.write_all(format!("{screen}\x1b[J").as_bytes()).and_then(|()| stdout.flush()).is_ok();
     }
-    let text =
-        if context.json { format!("{}\n", as_json(snapshot)) } else { format!("{}\n", as_text(snapshot)) };
-    let (known, new) = (comparable(context, snapshot), shown);
-    if known == *new {
+    if frame.key == *shown {
         return true;
     }
-    *new = known;
+    *shown = frame.key;
     let mut stdout = std::io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    let written = stdout.write_all(format!("{}\n", frame.output).as_bytes()).and_then(|()| stdout.flush());
     if written.is_err() {
         print::talk("the reader has closed the pipe");
     }
     written.is_ok()
-}
-
-/// The part of a listing whose change is shown. Ages are not part of it.
-fn comparable(context: &Context, snapshot: &Snapshot) -> String {
-    let listing = &snapshot.listing;
-    let leases = listing
-        .holders
-        .iter()
-        .map(|holder| format!("{}/{:?}/{:?}", holder.lease.id, holder.lease.token, holder.verdict));
-    let waiters =
-        listing.waiters.iter().map(|waiter| format!("{}/{}", waiter.ticket.id.as_ticket(), waiter.position));
-    format!("{}{:?}", context.json, leases.chain(waiters).collect::<Vec<_>>())
 }

@@ -2,6 +2,7 @@
 
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::format_span;
+use lockkeeper_engine::OwnerNames;
 use lockkeeper_engine::evidence::{Evidence, verdict_word};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_platform::clock;
@@ -14,6 +15,7 @@ use super::{Verb, print, table};
 
 /// Explain why a name or path is held or free, and what to do
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  lockkeeper why db\n  lockkeeper why src/api/users.rs")]
 pub(super) struct Args {
     /// A name or a path; without a flag both are checked
     #[arg(value_name = "NAME|PATH")]
@@ -60,7 +62,8 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         print::json(&json!({ "target": args.target, "held": held, "evidence": chains }));
     } else {
         for evidence in &found {
-            print::out(&as_text(evidence));
+            let names = OwnerNames::of_evidence(evidence, &context.location.root);
+            print::out(&names.in_text(&as_text(evidence)));
         }
     }
     Ok(Exit::Done)

@@ -11,6 +11,8 @@ use std::time::Duration;
 use lockkeeper_core::id::RequestId;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::{format_span, parse_span};
+use lockkeeper_engine::executors::{self, ExecutorFormat};
+use lockkeeper_engine::messages::{Phrases, said};
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::{Runs, Stuck};
@@ -28,8 +30,6 @@ use super::{Verb, print, table};
 
 /// How many events may wait to be printed.
 const MAX_UNPRINTED: usize = 65_536;
-/// How many requests that can never start are named.
-const MOST_NAMED: usize = 10;
 
 /// Execute requests from the queue
 #[derive(clap::Args)]
@@ -119,25 +119,30 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         heartbeat,
         ..args.place.settings(context)?
     };
-    let runs = Runs::open(&context.location.state)?;
+    let runs = context.runs_to_queue(args.quiet)?;
+    let _registered = executors::register(&context.location.state, ExecutorFormat::of(&settings))?;
     let status = StatusLog::open(args.place.status_dir(context))?;
     let live = !context.json && !args.quiet && std::io::stderr().is_terminal();
-    let live = live.then(|| Live::begin(args.jobs)).transpose().map_err(OpenError::Machine)?;
+    let live = live
+        .then(|| Live::begin(args.jobs, Arc::clone(context.phrases())))
+        .transpose()
+        .map_err(OpenError::Machine)?;
     let counts = Arc::new(Mutex::new(Counts::default()));
     let talk = match &live {
         Some(live) => {
-            let show = live.listener();
-            Box::new(move |event: &WorkerEvent| show(event, in_words(event))) as Box<Listener>
+            let (show, phrases) = (live.listener(), Arc::clone(context.phrases()));
+            Box::new(move |event: &WorkerEvent| show(event, in_words(event, &phrases))) as Box<Listener>
         }
-        None => lines(context.json, args.quiet),
+        None => lines(context, args.quiet),
     };
     let silent = args.quiet && !context.json;
     let (listener, printing) = on_own_thread(talk, silent)?;
     let listener = counted(listener, Arc::clone(&counts));
-    let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
+    let leases = context.engine_to_execute()?;
     let worker = Worker::begin(runs, leases, settings, args.jobs, Some(status), listener)?;
     if !args.quiet && !context.json && live.is_none() {
-        print::talk(&format!("worker {}: {} at once", worker.id(), args.jobs));
+        let (id, jobs) = (worker.id().to_string(), args.jobs.to_string());
+        print::talk(&context.say("work.begins", &[("worker", &id), ("jobs", &jobs)]));
     }
     let worked = worker.run(&signals, args.drain);
     drop(worker);
@@ -147,30 +152,30 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     worked?;
     let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
     if !args.quiet && !context.json {
-        print::talk(&format!("{} succeeded, {} did not", counts.succeeded, counts.others));
+        let [succeeded, others] = [counts.succeeded, counts.others].map(|count| count.to_string());
+        print::talk(&context.say("work.summary", &[("succeeded", &succeeded), ("others", &others)]));
     }
     if !args.drain {
         return Ok(Exit::Done);
     }
     let stuck = Runs::open(&context.location.state)?.stuck()?;
     if !stuck.is_empty() {
-        print::talk(&in_vain(&stuck));
+        print::talk(&in_vain(context, &stuck));
     }
     Ok(if counts.failed == 0 && stuck.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
 /// Names the requests that can never start, and what helps.
-fn in_vain(stuck: &[Stuck]) -> String {
+fn in_vain(context: &Context, stuck: &[Stuck]) -> String {
     let name = |request: &RequestId| table::plain(request.as_str());
-    let names = stuck.iter().take(MOST_NAMED).map(|one| {
+    let item = |one: &Stuck| {
         let because: Vec<String> = one.because.iter().map(name).collect();
-        format!("{} (after {})", name(&one.request), because.join(", "))
-    });
-    let names = names.collect::<Vec<_>>().join(", ");
-    let more = stuck.len().saturating_sub(MOST_NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        said("work.after").with("request", name(&one.request)).with("because", because.join(", "))
+    };
+    let list = said("work.in_vain").with_list("list", stuck.iter().map(item));
     let first = stuck.first().and_then(|one| one.because.first()).map(name).unwrap_or_default();
-    format!("can never start: {names}{more}\nhint: `lockkeeper run retry {first}` runs what failed again")
+    let [label, hint] = [context.say("hint", &[]), context.say("work.in_vain_hint", &[("first", &first)])];
+    format!("{}\n{label}: {hint}", context.phrases().put(&list))
 }
 
 #[derive(Default)]
@@ -226,7 +231,8 @@ fn on_own_thread(listener: Box<Listener>, quiet: bool) -> Result<(Box<Listener>,
 }
 
 /// Prints one line for each event.
-fn lines(json: bool, quiet: bool) -> Box<Listener> {
+fn lines(context: &Context, quiet: bool) -> Box<Listener> {
+    let (json, phrases) = (context.json, Arc::clone(context.phrases()));
     Box::new(move |event| {
         // A line that cannot be printed is no reason to fail.
         let _ = if json {
@@ -234,37 +240,42 @@ fn lines(json: bool, quiet: bool) -> Box<Listener> {
         } else if quiet && !matches!(event, WorkerEvent::Trouble(_)) {
             Ok(())
         } else {
-            writeln!(std::io::stderr().lock(), "{}", print::for_terminal(&in_words(event)))
+            writeln!(std::io::stderr().lock(), "{}", print::for_terminal(&in_words(event, &phrases)))
         };
     })
 }
 
-pub(super) fn in_words(event: &WorkerEvent) -> String {
-    let name = |run: &Run| format!("{} {}", run.id, table::plain(run.request.as_str()));
+pub(super) fn in_words(event: &WorkerEvent, phrases: &Phrases) -> String {
+    let about = |key: &str, run: &Run, more: &[(&str, &str)]| {
+        let name = format!("{} {}", run.id, table::plain(run.request.as_str()));
+        phrases.fill(key, &[&[("run", name.as_str())], more].concat())
+    };
     match event {
         WorkerEvent::Started(run) if run.attempt() > 1 => {
-            format!("{}: started, attempt {}", name(run), run.attempt())
+            about("work.started_again", run, &[("attempt", &run.attempt().to_string())])
         }
-        WorkerEvent::Started(run) => format!("{}: started", name(run)),
-        WorkerEvent::Waiting(run, why) => format!("{}: waits, {}", name(run), table::plain(why)),
-        WorkerEvent::Retrying(run) => format!("{}: failed, will be retried", name(run)),
+        WorkerEvent::Started(run) => about("work.started", run, &[]),
+        WorkerEvent::Waiting(run, why) => about("work.waits", run, &[("why", &table::plain(why))]),
+        WorkerEvent::Retrying(run) => about("work.retrying", run, &[]),
         WorkerEvent::Ended(run) => {
-            let took = run.completed_at().zip(run.started_at());
-            let took = took.map_or_else(String::new, |(end, start)| {
-                format!(" after {}", format_span(end.moment.since(start.moment)))
+            let took = run.completed_at().zip(run.started_at()).map_or_else(String::new, |(end, start)| {
+                phrases.fill("work.took", &[("span", &format_span(end.moment.since(start.moment)))])
             });
-            let code =
-                run.ending().map_or_else(String::new, |ending| format!(", exit code {}", ending.exit_code()));
-            let reason = run.reason().map_or_else(String::new, |reason| format!(" ({reason}{code})"));
-            format!("{}: {}{took}{reason}", name(run), run.status())
+            let reason = run.reason().map_or_else(String::new, |reason| {
+                let reason = ("reason", reason.as_str());
+                match run.ending().map(|ending| ending.exit_code().to_string()) {
+                    Some(code) => phrases.fill("work.reason_code", &[reason, ("code", &code)]),
+                    None => phrases.fill("work.reason", &[reason]),
+                }
+            });
+            let status = run.status().to_string();
+            about("work.ended", run, &[("status", &status), ("took", &took), ("reason", &reason)])
         }
-        WorkerEvent::Adopted(run) => format!("{}: its worker is gone, adopted by this worker", name(run)),
-        WorkerEvent::Superseded(run) => format!("{}: another worker has it now", name(run)),
-        WorkerEvent::Draining => {
-            "no more runs are started; a second signal (Ctrl-C) stops the running ones".to_owned()
-        }
-        WorkerEvent::Stopping => "running commands are stopped".to_owned(),
-        WorkerEvent::Trouble(what) => format!("warning: {}", table::plain(what)),
+        WorkerEvent::Adopted(run) => about("work.adopted", run, &[]),
+        WorkerEvent::Superseded(run) => about("work.superseded", run, &[]),
+        WorkerEvent::Draining => phrases.fill("work.draining", &[]),
+        WorkerEvent::Stopping => phrases.fill("work.stopping", &[]),
+        WorkerEvent::Trouble(what) => phrases.fill("warning", &[("what", &table::plain(what))]),
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::format_span;
+use lockkeeper_engine::messages::Phrases;
 use lockkeeper_engine::work::WorkerEvent;
 use lockkeeper_platform::terminal::Size;
 
@@ -29,8 +30,8 @@ struct Shared {
 }
 
 /// The content of the display.
-#[derive(Default)]
 struct Content {
+    phrases: Arc<Phrases>,
     jobs: u32,
     running: BTreeMap<RunId, Shown>,
     waiting: BTreeMap<RunId, (String, String)>,
@@ -49,8 +50,8 @@ struct Shown {
 
 impl Live {
     /// Starts the display. It is drawn every second while a run is active, and else only after events.
-    pub(super) fn begin(jobs: u32) -> std::io::Result<Self> {
-        let content = Content { jobs, ..Content::default() };
+    pub(super) fn begin(jobs: u32, phrases: Arc<Phrases>) -> std::io::Result<Self> {
+        let content = Content::new(jobs, phrases);
         let shared = Arc::new(Shared { content: Mutex::new(content), changed: Condvar::new() });
         let ticking = Arc::clone(&shared);
         let ticker = thread::Builder::new().name("live".to_owned()).spawn(move || ticking.tick())?;
@@ -129,12 +130,18 @@ impl Shared {
 fn replace(content: &mut Content, text: &mut String) {
     let up = if content.drawn > 0 { format!("\x1b[{}A\r\x1b[J", content.drawn) } else { String::new() };
     content.drawn = 0;
-    let mut stderr = anstream::stderr().lock();
+    // Not through `anstream`: without colours it would also drop the movements of the cursor.
+    let mut stderr = std::io::stderr().lock();
     // A line that cannot be printed is no reason to fail.
     let _ = stderr.write_all(format!("{up}{text}").as_bytes()).and_then(|()| stderr.flush());
 }
 
 impl Content {
+    fn new(jobs: u32, phrases: Arc<Phrases>) -> Self {
+        let (running, waiting) = (BTreeMap::new(), BTreeMap::new());
+        Self { phrases, jobs, running, waiting, done: 0, failed: 0, drawn: 0, closed: false }
+    }
+
     /// Applies an event. Returns whether the display shows it.
     fn apply(&mut self, event: &WorkerEvent) -> bool {
         match event {
@@ -176,34 +183,44 @@ impl Content {
     }
 
     fn text(&self, now: Instant) -> String {
-        let mut text = format!(
-            "{} of {} running, {} waiting, {} done, {} failed\n",
-            self.running.len(),
-            self.jobs,
-            self.waiting.len(),
-            self.done,
-            self.failed
-        );
+        let [running, jobs] = [self.running.len().to_string(), self.jobs.to_string()];
+        let waiting = self.waiting.len().to_string();
+        let [done, failed] = [self.done, self.failed].map(|count| count.to_string());
+        let values = [
+            ("running", &*running),
+            ("jobs", &*jobs),
+            ("waiting", &*waiting),
+            ("done", &*done),
+            ("failed", &*failed),
+        ];
+        let mut lines = vec![self.phrases.fill("work.live", &values)];
         for (id, shown) in &self.running {
-            let age = Duration::from_secs(now.saturating_duration_since(shown.since).as_secs());
-            let again =
-                if shown.attempt > 1 { format!(", attempt {}", shown.attempt) } else { String::new() };
-            text.push_str(&format!("  runs   {id} {} for {}{again}\n", shown.name, format_span(age)));
+            let age = format_span(Duration::from_secs(now.saturating_duration_since(shown.since).as_secs()));
+            let values = [("run", id.as_str()), ("name", &shown.name), ("age", &age)];
+            let mut line = self.phrases.fill("work.live_runs", &values);
+            if shown.attempt > 1 {
+                let attempt = shown.attempt.to_string();
+                line.push_str(&self.phrases.fill("work.live_again", &[("attempt", &attempt)]));
+            }
+            lines.push(line);
         }
         for (id, (name, why)) in &self.waiting {
-            text.push_str(&format!("  waits  {id} {name}: {why}\n"));
+            let values = [("run", id.as_str()), ("name", name.as_str()), ("why", why)];
+            lines.push(self.phrases.fill("work.live_waits", &values));
         }
-        text
+        lines.iter().map(|line| format!("{line}\n")).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockkeeper_engine::messages::Language;
 
     #[test]
     fn the_block_tells_who_runs_who_waits_and_why() {
-        let mut content = Content { jobs: 4, done: 2, failed: 1, ..Content::default() };
+        let phrases = Arc::new(Phrases::load(Language::En));
+        let mut content = Content { done: 2, failed: 1, ..Content::new(4, phrases) };
         let now = Instant::now();
         let shown = Shown { name: "build".to_owned(), attempt: 2, since: now };
         content.running.insert("RUN-1".parse().unwrap(), shown);

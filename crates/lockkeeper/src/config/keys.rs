@@ -1,5 +1,7 @@
 //! Table of all settings: key, environment variable, default, meaning, and the check of a value.
 
+use std::time::Duration;
+
 use lockkeeper_core::id::Owner;
 use lockkeeper_core::time::{SpanError, Ttl, parse_span};
 
@@ -15,7 +17,7 @@ pub(super) struct Known {
 }
 
 /// Every setting, in the order of `lockkeeper config`.
-pub(super) const KNOWN: [Known; 16] = [
+pub(super) const KNOWN: [Known; 21] = [
     Known {
         key: "dir",
         variable: "LOCKKEEPER_DIR",
@@ -27,7 +29,35 @@ pub(super) const KNOWN: [Known; 16] = [
         key: "store",
         variable: "LOCKKEEPER_STORE",
         default: None,
-        meaning: "the store, such as sqlite:PATH",
+        meaning: "the store of leases: sqlite:PATH, or postgres://HOST/DATABASE for several machines",
+        check: not_empty,
+    },
+    Known {
+        key: "project",
+        variable: "LOCKKEEPER_PROJECT",
+        default: None,
+        meaning: "whose leases they are on a store of several machines: the same name in all clones",
+        check: not_empty,
+    },
+    Known {
+        key: "session",
+        variable: "LOCKKEEPER_SESSION",
+        default: Some("30s"),
+        meaning: "how long a lease lasts after the last sign of life of a holder on another machine",
+        check: session,
+    },
+    Known {
+        key: "connect_timeout",
+        variable: "LOCKKEEPER_CONNECT_TIMEOUT",
+        default: Some("5s"),
+        meaning: "how long the server of the store may take to answer",
+        check: span,
+    },
+    Known {
+        key: "password_file",
+        variable: "LOCKKEEPER_PASSWORD_FILE",
+        default: None,
+        meaning: "a file with the password of the store, which only its owner may read",
         check: not_empty,
     },
     Known {
@@ -40,8 +70,8 @@ pub(super) const KNOWN: [Known; 16] = [
     Known {
         key: "lang",
         variable: "LOCKKEEPER_LANG",
-        default: Some("en"),
-        meaning: "language of messages",
+        default: None,
+        meaning: "language of messages; that of LC_ALL, LC_MESSAGES or LANG if not set",
         check: language,
     },
     Known {
@@ -64,6 +94,13 @@ pub(super) const KNOWN: [Known; 16] = [
         default: None,
         meaning: "how long `exec` waits; no limit if not set",
         check: span,
+    },
+    Known {
+        key: "lock_dir",
+        variable: "LOCK_DIR",
+        default: None,
+        meaning: "the folder of group locks; /tmp/ce_locks if not set, and then `stages run` does not use it",
+        check: not_empty,
     },
     Known {
         key: "ticket_ttl",
@@ -167,6 +204,14 @@ fn span(text: &str) -> Result<(), String> {
 fn count(text: &str) -> Result<(), String> {
     let number = text.parse::<u64>().ok().filter(|number| *number > 0);
     number.map(|_| ()).ok_or_else(|| format!("`{text}` is not a number of at least 1"))
+}
+
+/// A session is renewed three times, and its end leaves time to stop a command.
+fn session(text: &str) -> Result<(), String> {
+    match parse_span(text).map_err(|error| error.to_string())? {
+        span if span < Duration::from_secs(3) => Err("it has to be 3s or more".to_owned()),
+        _ => Ok(()),
+    }
 }
 
 fn ttl(text: &str) -> Result<(), String> {

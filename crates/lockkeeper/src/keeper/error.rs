@@ -6,10 +6,10 @@ use std::time::Duration;
 use lockkeeper_core::deadlock;
 use lockkeeper_core::lease::NotCurrent;
 use lockkeeper_core::time::format_span;
+use lockkeeper_engine::StoreError;
 use lockkeeper_engine::location::LocationError;
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::runs::{RunError, SubmitError};
-use lockkeeper_store::StoreError;
 
 use super::blocker::{Blocker, Link, cycle_text, summary};
 
@@ -117,9 +117,11 @@ impl Error {
             RunError::NoRun(_) | RunError::Ambiguous { .. } | RunError::NoRequest(_) => {
                 Self::NoRun(error.into())
             }
-            RunError::Lost { .. } | RunError::InProgress { .. } | RunError::DependsNotDone { .. } => {
-                Self::Refused(error.into())
-            }
+            RunError::Lost { .. }
+            | RunError::InProgress { .. }
+            | RunError::DependsNotDone { .. }
+            | RunError::NotAsked { .. }
+            | RunError::BadAnswer => Self::Refused(error.into()),
         }
     }
 
@@ -162,10 +164,13 @@ impl Loss {
     pub(super) fn new(error: &NotCurrent) -> Self {
         match error {
             NotCurrent::Revoked(_) => Self::Revoked,
-            NotCurrent::Expired(_) => Self::Expired,
-            NotCurrent::Unknown(_) | NotCurrent::Token { .. } | NotCurrent::NotTheOwner { .. } => {
-                Self::Removed
-            }
+            NotCurrent::Expired(_) | NotCurrent::SessionLapsed(_) => Self::Expired,
+            NotCurrent::Unknown(_)
+            | NotCurrent::Token { .. }
+            | NotCurrent::SessionTaken(_)
+            | NotCurrent::NotTheOwner { .. }
+            | NotCurrent::NotInLine(_)
+            | NotCurrent::NotTheWaiter { .. } => Self::Removed,
         }
     }
 }

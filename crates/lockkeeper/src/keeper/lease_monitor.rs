@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::id::WakerId;
+use lockkeeper_engine::LossListener;
 
 use super::guard::Held;
 use super::{Error, Keeper, Shared, locked};
 use lockkeeper_platform::{pipe, poll};
-use lockkeeper_store::Waker;
 
 /// How soon a renewal that failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -26,11 +25,11 @@ impl LeaseMonitor {
     /// Starts the thread. From here on a process that takes a lease away can wake it.
     pub(super) fn start(keeper: &Keeper) -> Result<Self, Error> {
         let holder = keeper.resident()?.holder();
-        let waker = keeper.engine().store().waker_with_id(WakerId(holder.0)).map_err(Error::store)?;
+        let listener = keeper.engine().listen_for_loss(holder).map_err(Error::store)?;
         let (reader, control) = pipe::nonblocking().map_err(Error::System)?;
         let guards: Arc<Mutex<Vec<Weak<Held>>>> = Arc::default();
         let thread =
-            Thread { keeper: Arc::downgrade(&keeper.shared), guards: Arc::clone(&guards), waker, reader };
+            Thread { keeper: Arc::downgrade(&keeper.shared), guards: Arc::clone(&guards), listener, reader };
         let spawned = thread::Builder::new().name("lockkeeper".to_owned()).spawn(move || thread.run());
         spawned.map_err(Error::System)?;
         Ok(Self { guards, control })
@@ -52,7 +51,7 @@ impl LeaseMonitor {
 struct Thread {
     keeper: Weak<Shared>,
     guards: Arc<Mutex<Vec<Weak<Held>>>>,
-    waker: Box<dyn Waker>,
+    listener: LossListener,
     reader: OwnedFd,
 }
 
@@ -62,8 +61,10 @@ impl Thread {
         loop {
             let due = retry_at.or_else(|| self.held().iter().filter_map(|held| held.renewal_due()).min());
             let timeout = due.map(|due: Instant| due.saturating_duration_since(Instant::now()));
-            let Ok(ready) = poll::wait(&[self.waker.as_fd(), self.reader.as_fd()], timeout) else { return };
-            self.waker.receive();
+            let Ok(ready) = poll::wait(&[self.listener.as_fd(), self.reader.as_fd()], timeout) else {
+                return;
+            };
+            self.listener.clear();
             if ready.contains(1) && self.is_closed() {
                 return;
             }

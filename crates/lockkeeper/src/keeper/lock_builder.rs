@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::{LeaseId, Owner};
-use lockkeeper_core::lease::{Outcome, Request, WaitTerms};
+use lockkeeper_core::lease::{Outcome, Request};
 use lockkeeper_core::liveness;
 use lockkeeper_core::record::{Claim, Priority};
 use lockkeeper_core::resource::{Mode, Resource, Target};
@@ -247,26 +247,12 @@ impl LockBuilder {
     /// Acquires the lock. The wait also ends when an interrupt is readable or closed.
     fn acquire_until(self, interrupts: &[BorrowedFd<'_>]) -> Result<Guard, Error> {
         let began = Instant::now();
-        let (keeper, mut request, timeout) = self.finish()?;
-        let engine = keeper.engine();
-        let waker = match keeper.idle_waker() {
-            Some(waker) => waker,
-            // A waker costs something: the first one is created when there is somebody to wait for.
-            None => match engine.acquire(&request).map_err(Error::store)? {
-                Outcome::Granted(grant) => return Guard::new(keeper, grant.lease),
-                Outcome::Held(_) | Outcome::Waiting(_) | Outcome::Deadlock(_) | Outcome::Gone => {
-                    engine.store().waker().map_err(Error::store)?
-                }
-            },
-        };
-        request.wait =
-            Some(WaitTerms { waker: Some(waker.id()), stays: Ttl::new(STAYS).map_err(Error::invalid)? });
+        let (keeper, request, timeout) = self.finish()?;
         // A timeout beyond the range of the clock is no limit.
         let until = timeout.and_then(|timeout| began.checked_add(timeout));
         let options = WaitOptions { until, interrupts, grace: GRACE, tick: None };
-        let outcome = engine.acquire(&request).map_err(Error::store)?;
-        let acquired = engine.follow(outcome, Some(&*waker), &options, AtEnd::GiveUp, &mut |_| {});
-        keeper.return_waker(waker);
+        let stays = Ttl::new(STAYS).map_err(Error::invalid)?;
+        let acquired = keeper.engine().acquire_and_wait(request, stays, &options, AtEnd::GiveUp, &mut |_| {});
         let timed_out = |blockers: &[_]| {
             Ok::<_, Error>(Error::Timeout { waited: began.elapsed(), blockers: views(&keeper, blockers)? })
         };

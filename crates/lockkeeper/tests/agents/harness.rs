@@ -17,7 +17,7 @@ use lockkeeper_testing::{Call, FakeModel, World};
 use serde_json::{Value, json};
 
 pub use claude::Claude;
-pub use codex::{Codex, CodexWithCode};
+pub use codex::{Codex, CodexInSandbox, CodexWithCode};
 pub use copilot::Copilot;
 pub use gemini::Gemini;
 pub use opencode::OpenCode;
@@ -59,6 +59,16 @@ pub trait Harness: Sync {
 
     /// The call that starts a sub-agent with a prompt. None if its hooks do not say which sub-agent calls.
     fn sub_agent(&self, name: &str, prompt: &str) -> Option<Call>;
+
+    /// The call of a tool of an MCP server.
+    fn mcp_tool(&self, server: &str, tool: &str, input: &Value) -> Call {
+        Call::new(&format!("mcp__{server}__{tool}"), input.clone())
+    }
+
+    /// Adds an MCP server to the user's settings. False if tests do not know how.
+    fn add_server(&self, _world: &World, _name: &str, _program: &Path) -> bool {
+        false
+    }
 
     /// What a hook prints to deny a call.
     fn deny(&self, reason: &str) -> Value {

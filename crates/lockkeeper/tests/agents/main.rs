@@ -28,9 +28,12 @@ macro_rules! each_harness {
 }
 
 mod claims;
+mod foreign_server;
 mod harness;
 mod matrix;
+mod packages;
 mod plain;
+mod sandbox;
 mod set_up;
 mod stage;
 mod test_hook;

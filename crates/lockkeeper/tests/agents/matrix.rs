@@ -13,7 +13,7 @@ use crate::stage::Stage;
 use crate::test_hook::{LIMIT, write_script};
 
 /// The document with the table.
-const DOCUMENT: &str = "docs/agents-failing-hooks.md";
+const DOCUMENT: &str = "docs/internals/agents-failing-hooks.md";
 /// The table stands between these lines.
 const MARKS: [&str; 2] = ["<!-- measured: begin -->\n", "<!-- measured: end -->\n"];
 /// What a hook says that denies by an exit code.
@@ -45,7 +45,7 @@ fn the_table_in_the_documents_is_what_harnesses_do() {
     let document = fs::read_to_string(&path).unwrap();
     let (before, rest) = document.split_once(MARKS[0]).expect("the document has a mark before the table");
     let (table, after) = rest.split_once(MARKS[1]).expect("the document has a mark after the table");
-    let measured = measure();
+    let measured = measure(table);
     if mode == "write" {
         fs::write(&path, format!("{before}{}{measured}{}{after}", MARKS[0], MARKS[1])).unwrap();
     } else {
@@ -53,17 +53,34 @@ fn the_table_in_the_documents_is_what_harnesses_do() {
     }
 }
 
-/// The whole table. A harness that is not installed has no column.
-fn measure() -> String {
-    let columns: Vec<(&'static dyn Harness, String)> =
-        ALL.into_iter().filter_map(|harness| Some((harness, version(harness)?))).collect();
-    let names = columns.iter().map(|(harness, version)| format!(" {} {version} |", harness.name()));
-    let mut table = format!("| |{}\n|---|{}\n", names.collect::<String>(), "---|".repeat(columns.len()));
-    for (name, line) in FAILURES {
-        let cells = columns.iter().map(|(harness, _)| format!(" {} |", outcome(*harness, line)));
-        table.push_str(&format!("| {name} |{}\n", cells.collect::<String>()));
-    }
-    table
+/// The whole table. A harness that is not installed keeps the column that it has.
+fn measure(old: &str) -> String {
+    let columns: Vec<Vec<String>> = ALL
+        .into_iter()
+        .map(|harness| match version(harness) {
+            Some(version) => {
+                let outcomes = FAILURES.iter().map(|(_, line)| outcome(harness, line).to_owned());
+                std::iter::once(format!("{} {version}", harness.name())).chain(outcomes).collect()
+            }
+            None => old_column(old, harness.name()),
+        })
+        .filter(|column| !column.is_empty())
+        .collect();
+    let row = |first: &str, at: usize| {
+        let cells: String = columns.iter().map(|column| format!(" {} |", column[at])).collect();
+        format!("|{first} |{cells}\n")
+    };
+    let failures = FAILURES.iter().enumerate().map(|(at, (name, _))| row(&format!(" {name}"), at + 1));
+    format!("{}|---|{}\n{}", row("", 0), "---|".repeat(columns.len()), failures.collect::<String>())
+}
+
+/// The column of a harness in the table of the document: its head and its outcomes. Empty if the table has none.
+fn old_column(table: &str, name: &str) -> Vec<String> {
+    let cells = |row: &str| row.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = table.lines().filter(|row| !row.starts_with("|---")).map(cells).collect();
+    let is_its = |head: &String| head.split(' ').next() == Some(name);
+    let at = rows.first().and_then(|heads| heads.iter().position(is_its));
+    at.map(|at| rows.into_iter().map(|row| row[at].clone()).collect()).unwrap_or_default()
 }
 
 /// What becomes of an edit when the hook before it fails in this way.

@@ -1,6 +1,6 @@
 //! A repository, a home folder and a fake model, in which sessions of one harness run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
@@ -29,6 +29,11 @@ impl Stage {
         let world = world.set("no_proxy", "127.0.0.1").set("NO_PROXY", "127.0.0.1");
         // On a loaded machine a hook may take longer than it takes for people.
         let world = world.set("LOCKKEEPER_AGENTS_LIMIT", format!("{}s", LIMIT.as_secs() / 2));
+        // Packages find the program in the search path.
+        let own = Path::new(world.program()).parent().map(Path::to_owned);
+        let usual = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&usual))).unwrap();
+        let world = world.set("PATH", path);
         let scratch = world.beside("tmp");
         std::fs::create_dir(&scratch).unwrap();
         let world = world.set("TMPDIR", &scratch).set("CLAUDE_CODE_TMPDIR", scratch);
@@ -57,6 +62,14 @@ impl Stage {
     /// The text of a file of the repository, or nothing if there is none.
     pub fn text(&self, file: &str) -> String {
         std::fs::read_to_string(self.world.path(file)).unwrap_or_default()
+    }
+
+    /// Runs the program of the harness itself.
+    pub fn manage(&self, args: &[&str]) -> Finished {
+        let usual = self.harness.command(&self.world, &self.program, &self.model, "");
+        let mut command = self.world.command(&self.program);
+        command.args(args).envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Finished::of(&mut command)
     }
 
     fn command(&self, script: &Script) -> Command {

@@ -1,12 +1,13 @@
 //! Set-up of the git guard: hooks of others stay, and removing it gives their bytes back.
 
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use lockkeeper_agents::git_guard::{GuardError, GuardState, install, remove, state};
-use lockkeeper_testing::{Finished, World};
+use lockkeeper_testing::{Finished, World, skip};
 
-use crate::repository::{Agent, executable, git, hook, last, repository, with_git, write};
+use crate::repository::{Agent, executable, git, holders, hook, last, repository, with_git, write};
 
 const ACTION: &str = "LOCKKEEPER_TEST_GUARD";
 
@@ -127,6 +128,69 @@ fn folders_of_all_repositories_and_tracked_ones_are_left_alone() {
     assert!(guard(&world, "state").starts_with("0 hooks"));
 }
 
+/// Whatever sets the folder for more than this repository, it stays as it is, and the answer says which scope that is.
+#[test]
+fn folders_of_the_system_and_of_the_command_line_are_left_alone() {
+    for scope in ["system", "command", "parameters"] {
+        let world = repository();
+        let folder = world.beside("hooks of others");
+        std::fs::create_dir(&folder).unwrap();
+        let text = folder.to_str().unwrap();
+        write(&world, "../system", format!("[core]\n\thooksPath = {text}\n"));
+        let world = match scope {
+            "system" => {
+                let file = world.beside("system");
+                world.set("GIT_CONFIG_NOSYSTEM", "0").set("GIT_CONFIG_SYSTEM", file.to_str().unwrap())
+            }
+            // What `git -c` leaves to the programs that it starts.
+            "parameters" => world.set("GIT_CONFIG_PARAMETERS", format!("'core.hooksPath'='{text}'")),
+            _ => {
+                let world = world.set("GIT_CONFIG_COUNT", "1").set("GIT_CONFIG_KEY_0", "core.hooksPath");
+                world.set("GIT_CONFIG_VALUE_0", text)
+            }
+        };
+        let answer = guard(&world, "install");
+        let named = if scope == "system" { "(system)" } else { "(command)" };
+        assert!(
+            answer.contains("refused: core.hooksPath is set") && answer.contains(named),
+            "{scope}: {answer}"
+        );
+        assert!(guard(&world, "remove").starts_with("0 hooks"), "{scope}");
+        assert!(std::fs::read_dir(&folder).unwrap().next().is_none(), "{scope}");
+        assert!(hooks(&world, ".git/hooks").iter().all(|(name, ..)| name.ends_with(".sample")), "{scope}");
+    }
+}
+
+/// A folder that one work tree has for itself gets the guard. The other work trees have their own.
+#[test]
+fn a_hooks_folder_of_one_work_tree_gets_the_guard() {
+    let world = repository();
+    let tree = world.beside("tree");
+    world.git_run(&["worktree", "add", "-q", tree.to_str().unwrap(), "-b", "other"]);
+    world.git_run(&["config", "extensions.worktreeConfig", "true"]);
+    let folder = world.beside("hooks of the tree");
+    std::fs::create_dir(&folder).unwrap();
+    let set =
+        ["-C", tree.to_str().unwrap(), "config", "--worktree", "core.hooksPath", folder.to_str().unwrap()];
+    world.git_run(&set);
+    let (mut one, mut two) = (Agent::new(&world, "1"), Agent::new(&world, "2"));
+    (one.cwd, two.cwd) = (tree.clone(), tree.clone());
+    one.edit("src/a.rs", "one\n");
+    two.edit("src/b.rs", "two\n");
+    let in_tree = |action: &str| {
+        let mut again = one.command(std::env::current_exe().unwrap().to_str().unwrap(), &[]);
+        again.args(["--exact", "guard_setup::do_what_the_variable_says", "--nocapture"]);
+        again.env(ACTION, action).env("LOCKKEEPER_TEST_PROGRAM", world.program());
+        Finished::of(&mut again).code(0).stdout()
+    };
+    assert!(in_tree("install").contains("6 hooks"), "the folder is of this work tree alone");
+    assert!(guard(&world, "state").starts_with("0 hooks"), "the main work tree has another folder");
+    let refused = Finished::of(&mut one.command("git", &["commit", "-a", "-m", "x"]));
+    refused.code(1).says("src/b.rs (claude:2)");
+    assert!(in_tree("remove").contains("0 hooks"));
+    assert!(std::fs::read_dir(&folder).unwrap().next().is_none());
+}
+
 /// Husky 9 has generated hooks in an ignored folder, which find their scripts by their own name.
 #[test]
 fn the_hooks_of_husky_9_run_as_before() {
@@ -188,5 +252,46 @@ fn from_git_2_54_on_settings_are_written_and_no_files() {
     world.git_run(&["add", "-A"]);
     run(&one).code(1).says("src/b.rs (claude:2)");
     assert!(guard(&world, "remove").starts_with("0 hooks"));
+    assert_eq!(std::fs::read(world.path(".git/config")).unwrap(), config);
+}
+
+/// A git that has hooks by configuration: the one that `LOCKKEEPER_NEW_GIT` names, else that of the machine if it is new enough.
+fn new_git() -> Option<PathBuf> {
+    let program = std::env::var_os("LOCKKEEPER_NEW_GIT").map_or_else(|| PathBuf::from("git"), PathBuf::from);
+    let version = Finished::of(Command::new(&program).arg("version")).code(0).stdout();
+    let mut numbers = version.split([' ', '.']).filter_map(|part| part.trim().parse::<u32>().ok());
+    let is_new = (numbers.next(), numbers.next()) >= (Some(2), Some(54));
+    if !is_new {
+        skip("git 2.54 or newer: name one with LOCKKEEPER_NEW_GIT");
+    }
+    is_new.then_some(program)
+}
+
+/// With the real program, beside a hook of the repository and a hooks folder of all repositories.
+#[test]
+fn git_2_54_runs_the_guard_from_its_settings() {
+    let Some(program) = new_git() else { return };
+    let world = with_git(repository(), &format!("exec '{}' \"$@\"", program.display()));
+    let config = std::fs::read(world.path(".git/config")).unwrap();
+    assert!(guard(&world, "install").ends_with("Settings"));
+    let (one, two) = (Agent::new(&world, "1"), Agent::new(&world, "2"));
+    one.edit("src/a.rs", "one\n");
+    two.edit("src/b.rs", "two\n");
+    let all =
+        |more: &[&str]| Finished::of(&mut one.command("git", &[&["commit", "-a", "-m", "x"], more].concat()));
+    all(&[]).code(1).says("src/b.rs (claude:2)");
+    all(&["--no-verify"]).code(1).says("src/b.rs (claude:2)");
+    // The hooks of a folder that is set for all repositories run, too.
+    let folder = world.beside("global hooks");
+    write(&world, "../global hooks/pre-commit", "#!/bin/sh\n: >ran\n");
+    executable(&folder.join("pre-commit"));
+    world.git_run(&["config", "--global", "core.hooksPath", folder.to_str().unwrap()]);
+    all(&[]).code(1).says("src/b.rs (claude:2)");
+    Finished::of(&mut one.command("git", &["commit", "-m", "x", "src/a.rs"])).code(0);
+    assert!(world.path("ran").exists());
+    assert_eq!(holders(&world, "src/a.rs"), [""; 0], "the guard ends the claim after the commit");
+    assert_eq!(holders(&world, "src/b.rs"), ["claude:2"]);
+    assert!(two.news().contains("HEAD moved"));
+    guard(&world, "remove");
     assert_eq!(std::fs::read(world.path(".git/config")).unwrap(), config);
 }

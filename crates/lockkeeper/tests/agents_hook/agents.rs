@@ -166,6 +166,33 @@ impl<'w> Agent<'w> {
         self.send(&self.tool_input(tool, arguments))
     }
 
+    /// The event after a tool, with what else the harness says.
+    #[track_caller]
+    pub fn after(&self, tool: &str, arguments: Value, more: Value) -> Answer {
+        let mut input = self.tool_input(tool, arguments);
+        input["hook_event_name"] = json!(if self.harness == "gemini" { "AfterTool" } else { "PostToolUse" });
+        if let Value::Object(more) = more {
+            more.into_iter().for_each(|(key, value)| input[key] = value);
+        }
+        self.send(&input)
+    }
+
+    /// The hook before a shell command.
+    #[track_caller]
+    pub fn runs(&self, command: &str) -> Answer {
+        self.tool(self.shell(), json!({ "command": command }))
+    }
+
+    /// The hook after a shell command.
+    #[track_caller]
+    pub fn has_run(&self, command: &str) -> Answer {
+        self.after(self.shell(), json!({ "command": command }), Value::Null)
+    }
+
+    fn shell(&self) -> &'static str {
+        if matches!(self.harness, "gemini" | "qwen") { "run_shell_command" } else { "Bash" }
+    }
+
     /// The input of an edit with the harness's own tool.
     pub fn edit_input(&self, path: &str) -> Value {
         let file = self.cwd.join(path);
@@ -198,12 +225,13 @@ pub fn patch(paths: &[&str]) -> String {
     format!("*** Begin Patch\n{parts}*** End Patch\n")
 }
 
-/// Who holds a file now, as `locks` says; dead holders do not count.
-pub fn holders(world: &World, path: &str) -> Vec<String> {
+/// Who holds a file or name now, as `locks` says; dead holders do not count.
+pub fn holders(world: &World, target: &str) -> Vec<String> {
     let listing = world.json(&["locks"]);
     let leases = listing["leases"].as_array().unwrap();
+    let is_it = |resource: &Value| resource["path"] == target || resource["name"] == target;
     let holds = |lease: &&Value| {
-        lease["resources"].as_array().unwrap().iter().any(|resource| resource["path"] == path)
+        lease["resources"].as_array().unwrap().iter().any(is_it)
             && !matches!(lease["state"].as_str(), Some("dead" | "expired"))
     };
     leases.iter().filter(holds).map(|lease| lease["owner"].as_str().unwrap().to_owned()).collect()

@@ -163,3 +163,25 @@ fn news_wait_for_an_event_that_can_tell_them() {
     assert_eq!(second.edit("src/b.rs").told(), None);
     assert!(second.event("BeforeAgent").told().unwrap().contains("src/a.rs is yours now"));
 }
+
+/// `exec --path 'src/**' -- claude`: the lease around the agent is its own.
+#[test]
+fn what_a_lease_around_the_agent_covers_is_its_own() {
+    let world = repository();
+    let around = world.hold(&["--path", "src/**"]);
+    let lease = world.json(&["locks"])["leases"][0]["id"].as_str().unwrap().to_owned();
+    let outside = Agent::claude(&world, "outside");
+    outside.edit("src/a.rs").is_denied();
+    outside.event("SessionEnd");
+    let state = world.path(".git/lockkeeper");
+    let world = world.set("LOCKKEEPER_UNDER", format!("{}:{lease}", state.display()));
+    let inside = Agent::claude(&world, "inside");
+    inside.edit("src/a.rs").passes();
+    inside.runs("git commit -am all").passes();
+    // Nothing is claimed twice, and what is outside of the lease is claimed as always.
+    assert_eq!(holders(&world, "src/a.rs"), [""; 0]);
+    inside.edit("docs.md").passes();
+    assert_eq!(holders(&world, "docs.md"), ["claude:inside"]);
+    around.finish().code(0);
+    assert_eq!(log(&world), [""; 0]);
+}

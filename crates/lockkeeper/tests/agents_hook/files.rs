@@ -25,6 +25,30 @@ fn every_name_of_a_file_is_the_same_file() {
     }
 }
 
+/// A write by one name of a file changes it under all names. A file with two names that nobody has claimed is free.
+#[test]
+fn another_hard_link_to_a_claimed_file_is_the_same_file() {
+    let world = repository();
+    std::fs::create_dir_all(world.path("src")).unwrap();
+    for file in ["src/a.rs", "src/free.rs"] {
+        std::fs::write(world.path(file), "x").unwrap();
+        std::fs::hard_link(world.path(file), world.path(&format!("{file}.link"))).unwrap();
+    }
+    let claude = Agent::claude(&world, "c");
+    claude.edit("src/a.rs").passes();
+    claude.edit("src/a.rs.link").passes();
+    claude.edit("src/a.rs").passes();
+    let other = Agent::claude(&world, "d");
+    other.edit("src/a.rs.link").is_denied();
+    other.tool("Bash", json!({ "command": "echo x > src/a.rs.link" })).is_denied();
+    other.tool("Bash", json!({ "command": "cat src/a.rs.link" })).passes();
+    other.edit("src/free.rs.link").passes();
+    let third = Agent::claude(&world, "e");
+    third.edit("src/free.rs").is_denied();
+    claude.event("SessionEnd").passes();
+    other.edit("src/a.rs.link").passes();
+}
+
 #[test]
 fn what_is_in_no_repository_that_takes_part_passes_and_leaves_nothing() {
     let world = repository();

@@ -69,6 +69,44 @@ fn hooks_that_protect_nothing_are_found() {
 }
 
 #[test]
+fn the_mcp_server_is_started_and_one_that_is_missing_or_off_is_named() {
+    let world = repository();
+    world.run([&["init"][..], &ALL].concat()).code(0);
+    assert_found(&world, "claude", "PASS", "its MCP server answers with ");
+    let claude = world.home().join(".claude.json");
+    let whole = text(&claude);
+    fs::write(&claude, "{}").unwrap();
+    assert_found(&world, "claude", "WARN", "~/.claude.json has no MCP server lockkeeper");
+    fs::write(&claude, whole.replace(world.program(), "/nowhere/lockkeeper")).unwrap();
+    assert_found(
+        &world,
+        "claude",
+        "WARN",
+        "the MCP server in ~/.claude.json is not as this version writes it",
+    );
+    fs::write(&claude, "{").unwrap();
+    assert_found(&world, "claude", "WARN", "~/.claude.json: it does not parse");
+    let opencode = world.home().join(".config/opencode/opencode.json");
+    fs::write(&opencode, text(&opencode).replace("true", "false")).unwrap();
+    assert_found(&world, "opencode", "WARN", "the MCP server lockkeeper is switched off in ");
+}
+
+#[test]
+fn a_package_counts_as_set_up_and_needs_the_program_in_the_search_path() {
+    let world = repository();
+    fs::create_dir_all(world.path(".git/lockkeeper/agents")).unwrap();
+    in_home(&world, ".claude/settings.json", r#"{"enabledPlugins": {"lockkeeper@lockkeeper": true}}"#);
+    in_home(&world, ".gemini/extensions/lockkeeper/gemini-extension.json", "{}");
+    assert_found(&world, "claude", "FAIL", "the package in ~/.claude/settings.json: ");
+    std::os::unix::fs::symlink(world.program(), world.beside("bin/lockkeeper")).unwrap();
+    for harness in ["claude", "gemini"] {
+        assert_found(&world, harness, "PASS", "denies a held one in ");
+    }
+    in_home(&world, ".claude/settings.json", r#"{"enabledPlugins": {"lockkeeper@lockkeeper": false}}"#);
+    assert_found(&world, "claude", "WARN", "does not ask lockkeeper");
+}
+
+#[test]
 fn a_command_line_of_the_project_is_run_only_if_it_is_known() {
     let world = repository();
     let mark = world.beside("was-run");

@@ -3,5 +3,6 @@
 
 mod doctor;
 mod files;
+mod packages;
 mod project;
 mod user;

@@ -13,6 +13,8 @@ fn files_of_one_checkout_are_not_tracked_and_removed_again() {
     assert!(
         world.path(".claude/settings.local.json").is_file()
             && world.path(".opencode/plugins/lockkeeper.js").is_file()
+            && world.path(".mcp.json").is_file()
+            && world.path(".codex/config.toml").is_file()
     );
     let status = world.shell("git status --porcelain").code(0).stdout();
     assert_eq!(status, "");
@@ -36,6 +38,8 @@ fn a_tracked_file_is_changed_only_for_all() {
         "{shared}"
     );
     assert!(!shared.contains(world.program()), "{shared}");
+    let servers = text(&world.path(".codex/config.toml"));
+    assert!(servers.contains("command = \"lockkeeper\"\n"), "{servers}");
     world.run(["init", "--shared", "--project"]).code(2);
     world.run(["init", "--shared", "--remove"]).code(0);
     assert_eq!(text(&world.path(".codex/hooks.json")), "{}\n");

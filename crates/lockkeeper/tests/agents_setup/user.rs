@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::files::{ALL, in_home, repository, snapshot, text};
 
 /// Settings as people have them: comments where they are read, tabs, blanks, no end of the last line.
-const FORMER: [(&str, &str); 6] = [
+const FORMER: [(&str, &str); 10] = [
     (".claude/settings.json", "{\"model\":\"opus\",\n\n   \"hooks\": {\"Stop\": [ ]}}"),
     (
         ".codex/hooks.json",
@@ -18,6 +18,10 @@ const FORMER: [(&str, &str); 6] = [
     (".qwen/settings.json", ""),
     (".cursor/hooks.json", "{\"version\": 1, \"hooks\": {}}\n"),
     (".copilot/hooks/other.json", "{\"version\": 1}"),
+    (".claude.json", "{\"numStartups\":3,\n \"mcpServers\": {}, \"projects\":{ }}"),
+    (".codex/config.toml", "# mine\nmodel = 'x'   # best\n\n[mcp_servers.db]\ncommand = \"db\"\n\n\n[tui]"),
+    (".copilot/mcp-config.json", "{\"mcpServers\": {\"db\": {\"command\": \"db\"}}}\n"),
+    (".config/opencode/opencode.jsonc", "{\n  // mine\n  \"model\": \"x\",\n}\n"),
 ];
 
 #[test]
@@ -45,7 +49,10 @@ fn only_agents_that_are_found_are_set_up() {
     let world = repository();
     fs::create_dir(world.home().join(".codex")).unwrap();
     let output = world.run(["init"]).code(0).stdout();
-    assert!(output.starts_with("codex     ~/.codex/hooks.json  8 hooks   one step is yours: "), "{output}");
+    assert!(
+        output.starts_with("codex     ~/.codex/hooks.json  8 hooks, MCP server   one step is yours: "),
+        "{output}"
+    );
     let git = output.lines().nth(1).unwrap();
     assert!(git.starts_with("git ") && git.ends_with("  6 hooks"), "{output}");
     assert_eq!(output.lines().count(), 2, "{output}");
@@ -136,6 +143,57 @@ fn a_file_that_does_not_parse_is_named_and_left_alone_and_others_are_done() {
     assert_eq!([&comment, &broken, &plugin].map(|path| text(path)), before);
 }
 
+/// Hooks and servers of one harness are often in two files: one that cannot be changed does not keep the other one away.
+#[test]
+fn an_mcp_file_that_is_left_alone_keeps_no_hook_away() {
+    let world = repository();
+    let broken = in_home(&world, ".codex/config.toml", "model = \n");
+    let other = in_home(&world, ".claude.json", r#"{"mcpServers": {"lockkeeper": {"command": "other"}}}"#);
+    let before = [&broken, &other].map(|path| text(path));
+    let output = world.run(["init", "claude", "codex"]).code(1);
+    for expected in [
+        "claude    ~/.claude/settings.json  8 hooks\n",
+        "claude    ~/.claude.json           left alone: it has another MCP server that is called lockkeeper\n",
+        "codex     ~/.codex/hooks.json      8 hooks   one step",
+        "codex     ~/.codex/config.toml     left alone: it does not parse",
+    ] {
+        assert!(output.stdout().contains(expected), "{expected}: {output:?}");
+    }
+    assert_eq!([&broken, &other].map(|path| text(path)), before);
+    world.run(["init", "--remove"]).code(1);
+    assert_eq!([&broken, &other].map(|path| text(path)), before);
+    assert!(!world.home().join(".claude").exists() && !world.home().join(".codex/hooks.json").exists());
+}
+
+#[test]
+fn each_agent_gets_the_mcp_server_where_it_looks_for_it() {
+    let world = repository();
+    world.run([&["init"][..], &ALL].concat()).code(0);
+    let json = |path: &str| -> Value { serde_json::from_str(&text(&world.home().join(path))).unwrap() };
+    for path in [
+        ".claude.json",
+        ".gemini/settings.json",
+        ".copilot/mcp-config.json",
+        ".qwen/settings.json",
+        ".cursor/mcp.json",
+        ".codeium/windsurf/mcp_config.json",
+    ] {
+        let server = &json(path)["mcpServers"]["lockkeeper"];
+        assert_eq!(
+            (&server["command"], &server["args"][0]),
+            (&world.program().into(), &"mcp".into()),
+            "{path}"
+        );
+    }
+    let server = &json(".config/opencode/opencode.json")["mcp"]["lockkeeper"];
+    assert_eq!(server["command"], serde_json::json!([world.program(), "mcp"]));
+    let codex = text(&world.home().join(".codex/config.toml"));
+    assert_eq!(
+        codex,
+        format!("[mcp_servers.lockkeeper]\ncommand = \"{}\"\nargs = [\"mcp\"]\n", world.program())
+    );
+}
+
 #[test]
 fn what_others_have_written_meanwhile_stays() {
     let world = repository();
@@ -148,7 +206,15 @@ fn what_others_have_written_meanwhile_stays() {
         .unwrap()
         .push(serde_json::json!({"hooks": [{"command": "mine"}]}));
     fs::write(&file, settings.to_string()).unwrap();
+    // Codex writes the trust of the user into its settings, Claude everything that it remembers.
+    let codex = in_home(&world, ".codex/config.toml", "");
+    world.run(["init", "codex"]).code(0);
+    fs::write(&codex, format!("{}\n[hooks.state]\nx = 1\n", text(&codex))).unwrap();
+    let claude = world.home().join(".claude.json");
+    fs::write(&claude, text(&claude).replacen('{', "{\"numStartups\": 1,", 1)).unwrap();
     world.run(["init", "--remove"]).code(0);
+    assert_eq!(text(&codex), "\n[hooks.state]\nx = 1\n");
+    assert_eq!(serde_json::from_str::<Value>(&text(&claude)).unwrap(), serde_json::json!({"numStartups": 1}));
     let left: Value = serde_json::from_str(&text(&file)).unwrap();
     assert_eq!(
         left,
@@ -204,6 +270,7 @@ fn programs_read_what_was_done() {
         (&"claude".into(), &"user".into(), &8.into())
     );
     assert_eq!(one["file"], file.to_str().unwrap());
+    assert_eq!(one["mcp"]["file"], world.home().join(".claude.json").to_str().unwrap());
     assert_eq!(
         (&done["takes_part"], &one["unchanged"], &one["error"]),
         (&true.into(), &false.into(), &Value::Null)

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::at;
 use super::chromium::Browser;
+use super::hooks::collide;
 use super::server::{Server, settings};
 
 /// The source of axe, which `scripts/test` puts beside what is built.
@@ -57,8 +58,9 @@ fn axe_sees_what_is_wrong() {
 fn every_page_passes_the_rules_of_wcag_in_both_schemes() {
     let axe = axe();
     let (server, mut browser) = (Server::start(), Browser::start());
-    let empty: Vec<String> =
-        ["/", "/locks", "/stages", "/runs", "/doctor", "/api"].map(|path| at(&server, path)).to_vec();
+    let empty: Vec<String> = ["/", "/locks", "/agents", "/stages", "/runs", "/doctor", "/api"]
+        .map(|path| at(&server, path))
+        .to_vec();
     assert_usable(&mut browser, &axe, &empty);
     // The same pages with content.
     let _guard = server.keeper.lock("db").owner("lib:holder").try_acquire().unwrap();
@@ -68,12 +70,14 @@ fn every_page_passes_the_rules_of_wcag_in_both_schemes() {
     server.post("/api/requests", &body).expect(201);
     let body = json!({ "id": "RQ-2", "title": "two", "command": ["true"], "paths": ["src/a.rs"] });
     let run = server.post("/api/requests", &body).expect(201)["run_id"].take();
+    collide(&server, "split the parser");
     execute(server.world(), GATED, "P3").code(0);
     let latest = server.get("/api/stages").expect(200)["latest"].take();
     let done = latest["groups"][0]["runs"][0]["run_id"].as_str().unwrap();
     let full = [
         "/".to_owned(),
         "/locks".to_owned(),
+        "/agents".to_owned(),
         "/runs".to_owned(),
         "/requests/RQ-1".to_owned(),
         format!("/runs/{}", run.as_str().unwrap()),
@@ -81,9 +85,16 @@ fn every_page_passes_the_rules_of_wcag_in_both_schemes() {
         "/stages".to_owned(),
         format!("/stages/{}", latest["execution_id"].as_str().unwrap()),
         "/stages/plan?file=STAGES.yml".to_owned(),
+        "/?status=QUEUED&sort=title".to_owned(),
         "/nowhere".to_owned(),
     ];
     assert_usable(&mut browser, &axe, &full.map(|path| at(&server, &path)));
+    browser.open(&at(&server, "/"));
+    for (button, dialog) in [("#new-request", "#new-request-dialog"), ("#cancel-RQ-1", "#confirm")] {
+        browser.press(button, &format!("document.querySelector('{dialog}').open"));
+        assert_eq!(violations(&mut browser, &axe), [Value::Null; 0], "{dialog}");
+        browser.run(&format!("document.querySelector('{dialog}').close()"));
+    }
 }
 
 #[test]
@@ -110,6 +121,26 @@ fn pages_in_other_languages_and_on_a_telephone_pass_the_rules_of_wcag() {
     let latest = server.get("/api/stages").expect(200)["latest"]["execution_id"].take();
     browser.resize(390, 800);
     let execution = format!("/stages/{}?lang=", latest.as_str().unwrap());
-    let addresses = ["/?lang=ja".to_owned(), format!("{execution}ja"), format!("{execution}zh")];
-    assert_usable(&mut browser, &axe, &addresses.map(|path| at(&server, &path)));
+    collide(&server, "split the parser");
+    let body = json!({ "id": "RQ-1", "title": "one", "command": ["true"], "locks": ["db"] });
+    let run = server.post("/api/requests", &body).expect(201)["run_id"].take();
+    let addresses = [
+        "/?lang=ja".to_owned(),
+        "/?lang=zh".to_owned(),
+        "/locks?lang=zh".to_owned(),
+        format!("/runs/{}?lang=ja", run.as_str().unwrap()),
+        "/agents?lang=ja".to_owned(),
+        format!("{execution}ja"),
+        format!("{execution}zh"),
+    ];
+    assert_usable(&mut browser, &axe, &addresses.clone().map(|path| at(&server, &path)));
+    // Only drawings may be wider than the screen, and the current tab is in sight.
+    for path in addresses {
+        browser.open(&at(&server, &path));
+        assert_eq!(browser.run("document.documentElement.scrollWidth <= window.innerWidth"), true, "{path}");
+        browser.wait(
+            "(() => { const tab = document.querySelector('.tabs [aria-current]').getBoundingClientRect();
+               return tab.left >= 0 && tab.right <= window.innerWidth; })()",
+        );
+    }
 }

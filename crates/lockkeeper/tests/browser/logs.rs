@@ -13,8 +13,8 @@ use super::server::Server;
 
 /// Lines are all as long as this, so that a place in the file tells the line.
 const LINE: u64 = 64;
-/// The most text that the page keeps.
-const KEPT: u64 = 6 * 64 * 1024;
+/// The most text that the page keeps: ten thousand lines, and what one step loads at either end.
+const KEPT: u64 = 20_000 * LINE;
 
 /// Runs a command of one request, and gives its run.
 fn run(server: &Server, script: &str) -> String {
@@ -126,5 +126,117 @@ fn who_looks_at_the_end_sees_what_is_written_and_who_looks_elsewhere_is_left_the
     browser.wait(&format!("{log}.textContent.includes('after go-2')"));
     browser.wait(&at_end);
     assert_eq!(browser.run("window.sameDocument"), json!(true));
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+/// While it follows, the page keeps the last ten thousand lines, and earlier ones come by scrolling.
+#[test]
+fn ten_thousand_lines_are_kept_while_following_and_the_view_never_stops() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); echo line $i; done; while [ ! -e go ]; do sleep 0.02; done; echo the end";
+    let id = run(&server, script);
+    browser.open(&at(&server, &format!("/runs/{id}")));
+    let log = "document.querySelector('#log')";
+    browser.wait(&format!("{log}.textContent.includes('line 30000')"));
+    let lines = format!("{log}.textContent.split('\\n').length");
+    // The server draws the end of the output; the script loads the rest.
+    browser.wait(&format!("{lines} >= 10000"));
+    let kept = browser.run(&lines).as_u64().unwrap();
+    assert!(kept < 27_000, "{kept}");
+    let at_end = format!("{log}.scrollTop + {log}.clientHeight >= {log}.scrollHeight - 8");
+    browser.wait(&at_end);
+    // The window changes its size: that is no wish to stop following.
+    browser.resize(500, 400);
+    fs::write(server.folder().join("go"), "").unwrap();
+    browser.wait(&format!("{log}.textContent.includes('the end')"));
+    browser.wait(&at_end);
+    // Scrolled up, earlier lines come, and the end is followed again when it is reached.
+    for _ in 0..40 {
+        browser.run(&format!("{log}.scrollTop = 0"));
+        browser.wait(&format!("{log}.scrollTop > 0 || {log}.textContent.startsWith('line 1\\n')"));
+    }
+    browser.wait(&format!("{log}.textContent.startsWith('line 1\\n')"));
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+#[test]
+fn colours_are_shown_and_markup_of_a_command_is_text() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let script = r"printf '\033[1;31merror\033[0m <img src=x onerror=window.owned=1> \033[32mgreen'; printf ' still\033[39m off\033[2K\n'";
+    let id = run(&server, script);
+    browser.open(&at(&server, &format!("/runs/{id}")));
+    let log = "document.querySelector('#log')";
+    browser.wait(&format!("{log}.querySelector('.a-red.a-bold')?.textContent === 'error'"));
+    assert_eq!(browser.run(&format!("{log}.querySelector('.a-green').textContent")), "green still");
+    let text = browser.run(&format!("{log}.textContent"));
+    assert_eq!(text, "error <img src=x onerror=window.owned=1> green still off\n");
+    assert_eq!(browser.run("typeof window.owned"), "undefined");
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+#[test]
+fn a_text_is_found_in_a_long_output_and_what_was_cut_out_is_marked() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let id = run(&server, "true");
+    while server.get(&format!("/api/runs/{id}")).expect(200)["run"]["completed_at"] == Value::Null {
+        server.get(&format!("/api/runs/{id}/log?wait=1"));
+    }
+    let folder = server.folder().join("state/runs").join(&id);
+    let half: Vec<String> = (0..20_000).map(line).collect();
+    let (needle, hole) = ("The Needle <b>\n", vec![b'x'; 5000]);
+    let before = [half.concat().as_bytes(), needle.as_bytes(), half.concat().as_bytes()].concat();
+    let all = [&before[..], &hole, needle.as_bytes(), half.concat().as_bytes()].concat();
+    fs::write(folder.join("output.log"), &all).unwrap();
+    let cut = json!({ "cut_from": before.len(), "cut_to": before.len() + hole.len() });
+    fs::write(folder.join("output.cut"), cut.to_string()).unwrap();
+    browser.open(&at(&server, &format!("/runs/{id}")));
+    browser.wait("!document.querySelector('#log-find').hidden && document.querySelector('#log').textContent.includes('0000019999')");
+    browser.run("document.querySelector('#log-text').value = 'needle <b>'");
+    let seen = "[...CSS.highlights.get('found') ?? []].map((one) => one.toString()).join()";
+    browser.run("document.querySelector('#log-find').requestSubmit()");
+    browser.wait(&format!("{seen} === 'Needle <b>'"));
+    let position = |browser: &mut Browser| {
+        browser
+            .run("document.querySelector('#log-place').textContent.split('–')[0]")
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let first = position(&mut browser);
+    browser.press(
+        "#log-next",
+        &format!("document.querySelector('#log-place').textContent.split('–')[0] !== '{first}'"),
+    );
+    browser.wait(&format!("{seen} === 'Needle <b>'"));
+    browser.wait("document.querySelector('#log .cut')?.textContent.startsWith('5,000 bytes were cut out')");
+    browser.press("#log-next", "document.querySelector('#log-place').textContent === 'No further match'");
+    let downloaded = server.get(&format!("/api/runs/{id}/output"));
+    assert_eq!(
+        downloaded.header("content-disposition").unwrap(),
+        format!("attachment; filename=\"{id}.log\"")
+    );
+    let length =
+        format!("fetch('/api/runs/{id}/output').then((one) => one.text()).then((text) => text.length)");
+    assert_eq!(browser.promise(&length), all.len() - hole.len());
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+#[test]
+fn every_attempt_has_its_row_and_its_output() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let script =
+        "n=$(cat n 2>/dev/null || echo 0); n=$((n+1)); echo $n > n; echo this is attempt $n; [ $n -eq 3 ]";
+    let body = json!({ "id": "RQ-1", "title": "again", "command": ["sh", "-c", script], "retries": 3, "backoff": 0.01 });
+    let run = server.post("/api/requests", &body).expect(201)["run_id"].as_str().unwrap().to_owned();
+    server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
+    browser.open(&at(&server, &format!("/runs/{run}")));
+    browser.until_live();
+    browser.wait("document.querySelector('#run-head').innerText.includes('succeeded')");
+    browser.wait("document.querySelectorAll('#run-attempts tbody tr').length === 3");
+    browser.wait("document.querySelector('#log').textContent === 'this is attempt 3\\n'");
+    browser.press("#attempt-1 a", "location.search === '?attempt=1'");
+    browser.wait("document.querySelector('#log').textContent === 'this is attempt 1\\n'");
+    let command = browser.run("document.querySelector('#copy').dataset.copy");
+    assert!(command.as_str().unwrap().starts_with("sh -c 'n=$(cat n"), "{command}");
     assert_eq!(browser.complaints, [""; 0]);
 }

@@ -2,8 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod a11y;
+mod board;
 mod bulk;
 mod chromium;
+#[path = "../http/hooks.rs"]
+mod hooks;
 mod login;
 mod logs;
 mod pages;

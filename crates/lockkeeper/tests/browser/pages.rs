@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::at;
 use super::chromium::Browser;
+use super::hooks::collide;
 use super::server::Server;
 
 /// Requirement 158.
@@ -106,6 +107,18 @@ fn a_refusal_leads_to_the_run_in_progress_and_says_that_another_queue_runs() {
     browser.wait("document.querySelector('#run-head').innerText.includes('succeeded')");
 }
 
+/// A note changes no lease, so no event tells of it.
+#[test]
+fn the_agents_page_shows_what_changes_by_itself() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    browser.open(&at(&server, "/agents"));
+    browser.until_live();
+    collide(&server, "split the parser");
+    browser.wait("document.querySelector('#agents-waiting')?.innerText.includes('claude:two')");
+    server.world().run(["note", "--owner", "claude:one", "now the lexer"]).code(0);
+    browser.wait("document.querySelector('#agents-list').innerText.includes('“now the lexer”')");
+}
+
 #[test]
 fn what_others_wrote_never_runs() {
     let (server, mut browser) = (Server::start(), Browser::start());
@@ -145,7 +158,7 @@ fn the_page_fits_onto_a_telephone() {
         json!({ "names": ["db"], "paths": ["src/a/very/long/path/that/goes/on/**"], "owner": "test:1" });
     server.post("/api/locks", &wish).expect(201);
     browser.resize(360, 740);
-    for path in ["/locks", "/", "/runs", "/doctor", "/api"] {
+    for path in ["/locks", "/agents", "/", "/runs", "/doctor", "/api"] {
         browser.open(&at(&server, path));
         browser.until_live();
         assert_eq!(
@@ -154,4 +167,27 @@ fn the_page_fits_onto_a_telephone() {
             "{path}"
         );
     }
+}
+
+/// A person copies an owner while the page is drawn again, again and again.
+#[test]
+fn a_redraw_keeps_the_selection_and_the_focus() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let _first = server.keeper.lock("db").owner("lib:first").try_acquire().unwrap();
+    let second = server.keeper.lock("docs").owner("lib:second").try_acquire().unwrap();
+    browser.open(&at(&server, "/locks"));
+    browser.until_live();
+    browser.run(
+        "window.cell = [...document.querySelectorAll('#locks-holders .mono')].find((one) => one.innerText === 'lib:first');
+         getSelection().selectAllChildren(window.cell); document.querySelector('[id^=break-]').focus(); undefined",
+    );
+    assert_eq!(browser.run("getSelection().toString()"), "lib:first");
+    let focused = browser.run("document.activeElement.id");
+    let _third = server.keeper.lock("api").owner("lib:third").try_acquire().unwrap();
+    browser.wait("document.querySelector('#locks-holders').innerText.includes('lib:third')");
+    drop(second);
+    browser.wait("!document.querySelector('#locks-holders').innerText.includes('lib:second')");
+    assert_eq!(browser.run("getSelection().toString()"), "lib:first");
+    assert_eq!(browser.run("document.activeElement.id"), focused);
+    assert_eq!(browser.complaints, [""; 0]);
 }

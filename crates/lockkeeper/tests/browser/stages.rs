@@ -40,7 +40,7 @@ fn an_execution_is_followed_without_loading_the_page_again() {
     browser.wait("document.querySelector('#execution-head').innerText.includes('succeeded')");
     browser.wait(&format!("!{groups}.includes('running') && !{groups}.includes('not begun')"));
     browser.wait("document.querySelectorAll('#execution-chart rect.good').length === 3");
-    browser.wait("document.querySelector('#execution-facts').innerText.includes('×')");
+    browser.wait("document.querySelector('#execution-facts').innerText.includes('one by one')");
     assert_eq!(browser.run("window.sameDocument"), json!(true));
     assert!(conducted.end());
     browser.press("#execution-groups a[href^=\"/runs/\"]", "location.pathname.startsWith('/runs/RUN-')");

@@ -1,6 +1,6 @@
 //! `acquire`: takes a lease that outlives the command.
 
-use lockkeeper_testing::{Signal, world};
+use lockkeeper_testing::{Signal, Started, until, world};
 use serde_json::Value;
 
 /// The keys of a lease that scripts rely on, and those that came later.
@@ -141,6 +141,22 @@ fn a_wait_in_vain_without_a_ticket_leaves_nothing_in_line() {
     world.run(["acquire", "db", "--ttl", "1m"]).code(0);
 }
 
+/// The lease would belong to the process around the command, but nobody would know of it.
+#[test]
+fn a_wait_that_is_killed_is_not_granted() {
+    let world = world!();
+    let held = world.hold(&["db"]);
+    let mut waiter = world.start(["acquire", "db", "--wait=1m"]);
+    until("it waits", || world.json(&["locks"])["waiters"].as_array().unwrap().len() == 1);
+    waiter.kill();
+    world.run(["acquire", "db", "--ttl", "1m", "--wait=1ms", "--ticket", "stays"]).code(75);
+    held.finish().code(0);
+    // The one behind it, whose command has ended, is granted instead.
+    let leases = world.json(&["locks"])["leases"].take();
+    assert_eq!(leases.as_array().unwrap().len(), 1, "{leases}");
+    world.run(["acquire", "--ticket", "stays"]).code(0);
+}
+
 #[test]
 fn the_name_of_a_ticket_belongs_to_its_owner() {
     let world = world!();
@@ -243,4 +259,31 @@ fn an_interrupted_wait_keeps_its_place() {
     assert_eq!(waiter.wait().code(75).json()["ticket"], "my-turn");
     world.run(["release", &lease]).code(0);
     world.run(["acquire", "--ticket", "my-turn"]).code(0);
+}
+
+/// Two programs may choose the same name for a ticket. Each has a lease of its own, one after the other.
+#[test]
+fn the_name_of_a_ticket_gives_nobody_the_lease_of_another() {
+    let script = r#""$1" acquire db --ticket build $2; echo $?; read -r line"#;
+    let world = world!().with_state().write("build.sh", script);
+    let begin = |wait: &str| Started::of(world.command("sh").args(["build.sh", world.program(), wait]));
+    let mut holder = begin("");
+    let lease = holder.line();
+    assert_eq!(holder.line(), "0");
+    assert_eq!(begin("").line(), "75", "the lease of the first one");
+    // While one waits, another one waits with a ticket of its own.
+    let waiters = [1, 2].map(|count| {
+        let waiter = begin("--wait=60s");
+        world.until_waiting(count);
+        waiter
+    });
+    holder.finish().code(0);
+    let mut leases = vec![lease];
+    for mut waiter in waiters {
+        let lease = waiter.line();
+        assert_eq!(waiter.line(), "0");
+        assert!(!leases.contains(&lease), "{lease} was given twice");
+        leases.push(lease);
+        waiter.finish().code(0);
+    }
 }

@@ -87,6 +87,9 @@ fn spans() {
         }
         refused(world, &["acquire", "db", "--wait=-1"], "not a duration");
         refused(world, &["exec", "db", "--wait=soon", "--", "touch", "ran"], "not a duration");
+        refused(world, &["exec", "db", "--wait=", "--", "touch", "ran"], "not a duration");
+        refused(world, &["acquire", "db", "--wait="], "not a duration");
+        refused(world, &["upgrade", "L1", "--wait="], "not a duration");
     });
 }
 
@@ -122,9 +125,12 @@ fn owners_priorities_ids_and_tokens() {
         for priority in ["101", "-101", "high", "", "1.5"] {
             refused(world, &["acquire", "db", "--priority", priority], "priority");
         }
-        for id in ["", "L", "L0", "L-1", "X1", "L99999999999999999999", "db"] {
-            refused(world, &["release", "--", id], "is not the id of a lease");
-            refused(world, &["locks", "break", "--yes", "--", id], "is not the id of a lease");
+        for command in [&["release", "--"][..], &["locks", "break", "--yes", "--"]] {
+            refused(world, &[command, &[""]].concat(), "is not the id of a lease");
+            // They could be names, so the store is read.
+            for id in ["L", "L0", "L-1", "X1", "L99999999999999999999", "unheld"] {
+                world.run([command, &[id]].concat()).code(2).says("is not the id of a lease").says("hint: ");
+            }
         }
         for token in ["", "0", "x", "99999999999999999999", "1.5"] {
             refused(world, &["fence", "db", token], "is not a token");

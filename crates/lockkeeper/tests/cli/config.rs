@@ -24,7 +24,20 @@ fn every_source_is_named() {
     assert!(setting(&answer, "ttl").1.ends_with("lockkeeper.toml"));
     assert!(setting(&answer, "wait").1.ends_with(".config/lockkeeper/config.toml"));
     assert_eq!(setting(&answer, "owner"), (Value::Null, "default".to_owned()));
+    let files: Vec<(&str, bool)> = (answer["files"].as_array().unwrap().iter())
+        .map(|file| (file["of"].as_str().unwrap(), file["exists"].as_bool().unwrap()))
+        .collect();
+    assert_eq!(files, [("user", true), ("project", true)]);
     world.run(["config"]).code(0).prints("SETTING").prints("would be made here").prints("lockkeeper.toml");
+}
+
+#[test]
+fn files_that_are_not_there_are_named() {
+    let world = world!();
+    let text = world.run(["config"]).code(0).stdout();
+    for file in [".config/lockkeeper/config.toml  (not there)", "lockkeeper.toml  (not there)"] {
+        assert!(text.contains(file), "{text}");
+    }
 }
 
 #[test]

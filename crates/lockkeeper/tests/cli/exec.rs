@@ -2,12 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use lockkeeper_testing::{Finished, Signal, World, skip, world};
+use lockkeeper_testing::{Finished, Signal, World, files, skip, world};
 
 /// Requirement 97.
 #[test]
 fn the_commands_own_code_is_passed_on() {
-    let world = world!();
+    let world = world!().with_state();
     world.run(["exec", "db", "--", "true"]).code(0).silent();
     world.run(["exec", "db", "--", "sh", "-c", "exit 42"]).code(42).silent();
     world.run(["exec", "db", "--", "sh", "-c", "kill -TERM $$"]).code(128 + 15);
@@ -64,11 +64,9 @@ fn no_wait_is_refused_with_the_holder_and_a_hint() {
 fn a_wait_ends_in_its_time_and_leaves_no_ticket() {
     let world = world!();
     let holder = world.hold(&["db"]);
-    world
-        .run(["exec", "db", "--wait=50ms", "--", "touch", "ran"])
-        .code(75)
-        .says("waiting for db")
-        .says("hint: ");
+    let refused = world.run(["exec", "db", "--wait=50ms", "--", "touch", "ran"]).code(75).says("hint: ");
+    assert!(!refused.stderr().contains("waiting for"), "a short wait is silent: {}", refused.stderr());
+    world.run(["exec", "db", "--wait=1200ms", "--", "touch", "ran"]).code(75).says("waiting for db");
     assert_eq!(world.run(["locks", "--json"]).code(0).json()["waiters"].as_array().unwrap().len(), 0);
     assert!(!world.cwd().join("ran").exists());
     holder.finish().code(0);
@@ -83,6 +81,19 @@ fn the_next_in_line_runs_as_soon_as_the_holder_is_done() {
     world.until_waiting(1);
     holder.finish().code(0);
     waiter.wait().code(0).prints("ran");
+}
+
+/// A process that waited removes the FIFO on which it slept, also when it exits without its destructors.
+#[test]
+fn a_wait_leaves_no_waker_behind() {
+    let world = world!().with_state();
+    let holder = world.hold(&["db"]);
+    let waiter = world.start(["exec", "db", "--", "true"]);
+    world.until_waiting(1);
+    assert!(!files::names(&world.path("state/wake")).is_empty(), "it sleeps on a FIFO");
+    holder.finish().code(0);
+    waiter.wait().code(0);
+    assert_eq!(files::names(&world.path("state/wake")), [""; 0]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `renew`, `release`, `upgrade`, `downgrade`, `fence`.
 
-use lockkeeper_testing::{Started, World, world};
+use lockkeeper_testing::{Started, World, until, world};
 
 fn token_of(world: &World, lease: &str) -> String {
     let listing = world.run(["locks", "--json"]).code(0).json();
@@ -132,4 +132,51 @@ fn a_lease_by_time_alone_is_released_by_the_family_that_made_it() {
     let world = world.set("LOCKKEEPER_PID", other.pid().to_string());
     let of_another = world.acquire(&["db"]);
     world.run(["release", &of_another]).code(75).says("belongs to");
+}
+
+/// Without `--ticket`, tickets end with their command. With it, they stay in line, and their owner may leave.
+#[test]
+fn a_ticket_is_released_by_its_owner_and_called_a_ticket() {
+    let world = world!();
+    world.run(["release", "T1"]).code(75).says("T1 is not in line");
+    world.run(["acquire", "db", "--ttl", "1m", "--owner", "worker:1"]).code(0);
+    world.run(["release", "T9"]).code(75).says("T9 is not in line").says("whether L9 is held");
+    let wait = |owner: &str| {
+        let words = ["acquire", "db", "--ttl", "1m", "--wait=1ms", "--ticket", "x", "--owner", owner];
+        world.run(words).code(75);
+        world.json(&["locks"])["waiters"][0]["id"].as_str().unwrap().to_owned()
+    };
+    let ticket = wait("worker:2");
+    for command in ["renew", "upgrade", "downgrade"] {
+        let words = [command, &ticket, "--owner", "worker:2"];
+        world.run(words).code(75).says(&format!("{ticket} waits in line")).says("release T");
+    }
+    let stranger = ["release", &ticket, "--owner", "worker:3"];
+    world.run(stranger).code(75).says(&format!("{ticket} belongs to worker:2")).says("locks break T");
+    assert_eq!(world.json(&["locks"])["waiters"].as_array().unwrap().len(), 1);
+    world
+        .run(["release", &ticket, "--owner", "worker:2"])
+        .code(0)
+        .says(&format!("{ticket} (db) left the line"));
+    assert!(world.json(&["locks"])["waiters"].as_array().unwrap().is_empty());
+    let ticket = wait("worker:2");
+    world.run(["locks", "break", &ticket]).code(2).says(&format!("locks break {ticket} --yes"));
+    world.run(["locks", "break", &ticket, "--yes"]).code(0).says("left the line");
+    assert!(world.json(&["locks"])["waiters"].as_array().unwrap().is_empty());
+}
+
+/// A process that sleeps with its ticket hears that the ticket is gone.
+#[test]
+fn a_waiter_whose_ticket_is_broken_is_told() {
+    let world = world!();
+    world.run(["acquire", "db", "--ttl", "1m", "--owner", "worker:1"]).code(0);
+    let waiter = world.start(["exec", "db", "--owner", "worker:2", "--", "touch", "executed"]);
+    let mut ticket = None;
+    until("it waits", || {
+        ticket = world.json(&["locks"])["waiters"][0]["ticket"].as_str().map(str::to_owned);
+        ticket.is_some()
+    });
+    world.run(["locks", "break", &ticket.unwrap(), "--yes"]).code(0);
+    waiter.wait().code(75);
+    assert!(!world.cwd().join("executed").exists());
 }

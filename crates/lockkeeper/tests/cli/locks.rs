@@ -9,7 +9,7 @@ fn the_listing_tells_who_holds_and_who_waits() {
     world.run(["locks"]).code(0).prints("nothing is held");
     assert_eq!(
         world.run(["locks", "--json"]).code(0).json().to_string(),
-        r#"{"leases":[],"waiters":[],"alerts":[]}"#
+        r#"{"leases":[],"waiters":[],"alerts":[],"foreign":[],"foreign_waiters":[]}"#
     );
     let holder = world.hold(&["db", "--owner", "worker:one", "--reason", "a migration"]);
     let waiter = world.start(["exec", "db", "--owner", "worker:two", "--priority", "5", "--", "true"]);

@@ -38,7 +38,7 @@ fn colour_is_for_terminals_only_unless_told() {
 fn a_person_at_a_terminal_sees_a_line_with_a_clock() {
     let world = world!().set("TERM", "xterm");
     let holder = world.hold(&["db", "--owner", "worker:one"]);
-    let line = format!("'{}' exec db --wait=30ms -- true", world.program());
+    let line = format!("'{}' exec db --wait=1100ms -- true", world.program());
     let shown = world.on_terminal(&line).code(75).stdout();
     // How long it waited by the first line depends on how busy the machine is.
     let waited = shown.split("\r\u{1b}[Kwaiting ").nth(1).and_then(|line| line.split_once(' '));
@@ -54,6 +54,15 @@ fn a_person_at_a_terminal_sees_a_line_with_a_clock() {
     holder.finish().code(0);
 }
 
+/// Without colours the cursor still moves: the display is drawn in its place.
+#[test]
+fn the_display_of_a_worker_needs_no_colours() {
+    let world = world!().set("TERM", "xterm").set("NO_COLOR", "1");
+    world.run(["submit", "--id", "a", "--", "true"]).code(0);
+    let shown = world.on_terminal(&format!("'{}' work --drain", world.program())).code(0).stdout();
+    assert!(shown.contains("\u{1b}[1A\r\u{1b}[J"), "{shown:?}");
+}
+
 #[test]
 fn every_error_has_one_shape() {
     let world = world!();
@@ -63,7 +72,7 @@ fn every_error_has_one_shape() {
         (&["no-such-command"], 2, "INPUT"),
         (&["release", "L1"], 75, "EXECUTION"),
         (&["fence", "db", "1"], 75, "EXECUTION"),
-        (&["--dir", "/proc/none", "acquire", "db", "--ttl", "1m"], 1, "ENVIRONMENT"),
+        (&["--dir", "/proc/none", "acquire", "db", "--ttl", "1m"], 69, "ENVIRONMENT"),
     ];
     for (args, code, category) in cases {
         let done = world.run([args, &["--json"]].concat()).code(code);
@@ -71,7 +80,7 @@ fn every_error_has_one_shape() {
         let error = report["error"].as_object().unwrap();
         assert_eq!(
             error.keys().collect::<Vec<_>>(),
-            ["category", "reason_code", "message", "hint", "context"]
+            ["category", "reason_code", "message", "hint", "context", "title", "summary", "actions"]
         );
         assert_eq!(error["category"], category, "{args:?}");
         assert!(error["hint"].is_string() && error["context"].is_object(), "{args:?}: {report}");

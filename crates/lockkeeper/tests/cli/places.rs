@@ -93,8 +93,63 @@ fn a_store_that_cannot_be_looked_at_is_not_taken_for_an_empty_one() {
     let world = world!();
     std::os::unix::fs::symlink("loop", world.cwd().join("loop")).unwrap();
     for words in [vec!["locks"], vec!["why", "db"], vec!["fence", "db", "1"], vec!["release", "L1"]] {
-        world.run([vec!["--dir", "loop"], words].concat()).code(1).says("loop").says("hint: ");
+        world.run([vec!["--dir", "loop"], words].concat()).code(69).says("loop").says("hint: ");
     }
+}
+
+/// Exit 69 means: the store could not be used, and nothing was done. It is never the exit code of a command that `exec` ran.
+#[test]
+fn a_store_that_cannot_be_used_is_exit_69_for_every_command() {
+    let world = world!();
+    std::os::unix::fs::symlink("loop", world.cwd().join("loop")).unwrap();
+    for file in ["damaged/leases.db", "damaged/runs.db", "file"] {
+        let file = world.cwd().join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, "not a database").unwrap();
+    }
+    let commands = [
+        "exec db -- touch executed",
+        "acquire db --ttl 1m",
+        "release L1",
+        "release T1",
+        "renew L1",
+        "upgrade L1",
+        "downgrade L1",
+        "fence db 1",
+        "locks",
+        "locks check-deadlock",
+        "locks cleanup",
+        "locks break L1 --yes",
+        "locks force-release-all --yes",
+        "why db",
+        "submit -- touch executed",
+        "requests",
+        "runs",
+        "run show x",
+        "run cancel x",
+        "run retry x",
+        "run wait x",
+        "work --drain",
+        "queue list",
+        "queue run-next",
+        "serve --listen 127.0.0.1:0",
+    ];
+    for folder in ["/dev/null", "loop", "file/below", "damaged"] {
+        for command in commands {
+            let words = ["--json", "--dir", folder].into_iter().chain(command.split(' '));
+            let report = world.run(words.collect::<Vec<_>>()).code(69).json();
+            assert_eq!(report["error"]["category"], "ENVIRONMENT", "{folder} {command}: {report}");
+            assert!(report["error"]["hint"].is_string(), "{folder} {command}: {report}");
+        }
+    }
+    // What cannot be created is only needed by what writes.
+    for command in ["exec db -- touch executed", "acquire db --ttl 1m", "submit -- touch executed"] {
+        let words = ["--dir", "/proc/none"].into_iter().chain(command.split(' '));
+        world.run(words.collect::<Vec<_>>()).code(69).says("hint: ");
+    }
+    assert!(!world.cwd().join("executed").exists());
+    // Bad input comes first.
+    world.run(["--dir", "/dev/null", "exec", "db", "--ttl", "soon", "--", "true"]).code(2);
 }
 
 #[test]
@@ -107,6 +162,24 @@ fn a_named_folder_counts_first() {
     world.run(["acquire", "db", "--store", "sqlite:two", "--ttl", "1m"]).code(0);
     assert!(world.cwd().join("two/leases.db").is_file());
     world.run(["locks", "--dir", "two"]).code(0).prints("db");
+}
+
+/// A misspelt folder is not taken for an empty one without a word.
+#[test]
+fn a_named_folder_that_does_not_exist_is_warned_of() {
+    let world = world!().git();
+    for read in [&["locks"][..], &["why", "db"], &["runs"], &["requests"], &[]] {
+        let named = world.run([&["--dir", "nope"], read].concat()).code(0);
+        let warnings = named.stderr().matches("warning: there is no state folder ").count();
+        assert_eq!(warnings, 1, "{named:?}");
+        assert!(!world.path("nope").exists());
+        let unnamed = world.run(read).code(0);
+        assert!(!unnamed.stderr().contains("warning"), "{unnamed:?}");
+    }
+    let taken = world.run(["--dir", "nope", "acquire", "db", "--ttl", "1m"]).code(0);
+    assert!(!taken.stderr().contains("warning"), "{taken:?}");
+    let read = world.run(["--dir", "nope", "runs"]).code(0);
+    assert!(!read.stderr().contains("warning"), "{read:?}");
 }
 
 #[test]
@@ -133,8 +206,8 @@ fn a_damaged_store_is_refused_and_left_as_it_is() {
             std::fs::remove_file(&wal).unwrap();
         }
         std::fs::write(&path, "not what it was").unwrap();
-        world.run(["acquire", "other", "--ttl", "1m"]).code(1).says(file).says("hint: ");
-        let report = world.run(["acquire", "other", "--ttl", "1m", "--json"]).code(1).json();
+        world.run(["acquire", "other", "--ttl", "1m"]).code(69).says(file).says("hint: ");
+        let report = world.run(["acquire", "other", "--ttl", "1m", "--json"]).code(69).json();
         assert_eq!(report["error"]["reason_code"], "STORE_DAMAGED", "{report}");
         assert_eq!(std::fs::read(&path).unwrap(), b"not what it was");
         std::fs::write(&path, sound).unwrap();
@@ -169,7 +242,7 @@ fn what_only_reads_works_in_a_read_only_folder() {
     run(&format!("lk fence db {}", token + 1)).unwrap().code(75);
     run("lk locks check-deadlock").unwrap().code(0);
     for line in ["lk acquire log --ttl 1m", "lk exec log -- true"] {
-        run(line).unwrap().code(1).says("Read-only").says("outside").says("MCP");
+        run(line).unwrap().code(69).says("Read-only").says("outside").says("MCP");
     }
     // It sees what others write meanwhile.
     let mut watcher =
@@ -179,6 +252,45 @@ fn what_only_reads_works_in_a_read_only_folder() {
     world.acquire(&["cache", "--owner", "worker:two"]);
     watcher.send("go\n");
     watcher.wait().code(0).prints("worker:two");
+}
+
+/// The same for requests and runs, in a sandbox and for another user who may only read.
+#[test]
+fn requests_and_runs_can_be_read_in_a_read_only_folder() {
+    let world = world!();
+    world.run(["submit", "--id", "done", "--", "echo", "written"]).code(0);
+    world.run(["work", "--drain"]).code(0);
+    world.run(["submit", "--id", "waits", "--queue-timeout", "1ms", "--lock", "db", "--", "true"]).code(0);
+    let reading = [
+        ("lk runs", "succeeded"),
+        ("lk runs stats", "succeeded"),
+        ("lk requests", "waits"),
+        ("lk queue list", "waits"),
+        ("lk run show done", "succeeded"),
+        ("lk run events done", "claimed"),
+        ("lk run logs done", "written"),
+        ("lk run wait done; echo code $?", "code 0"),
+    ];
+    let run = |line: &str| read_only(&world, line).map(|mut command| Finished::of(&mut command));
+    if run("true").is_none() {
+        return skip("a mount namespace: root or CAP_SYS_ADMIN");
+    }
+    for (line, printed) in reading {
+        run(line).unwrap().code(0).prints(printed);
+    }
+    for line in ["lk submit -- true", "lk run cancel waits", "lk runs prune --older-than 0s"] {
+        run(line).unwrap().code(69).says("ead-only").says("hint: ");
+    }
+    // Another user: the folder is open to read, and nothing in it to write.
+    Finished::of(world.command("chmod").args(["-R", "a+rX", "."])).code(0);
+    let program = world.path("lockkeeper");
+    std::fs::copy(world.program(), &program).unwrap();
+    for (line, printed) in reading {
+        let line = format!("lk() {{ '{}' --dir .lockkeeper \"$@\"; }} && {line}", program.display());
+        let mut other = world.command("setpriv");
+        other.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &line]);
+        Finished::of(&mut other).code(0).prints(printed);
+    }
 }
 
 /// SQLite itself refuses paths of more than 485 bytes.

@@ -22,7 +22,9 @@ fn in_repository(story: Story) -> World {
 }
 
 fn predicted(world: &World, args: &[&str]) -> Value {
-    world.run([&["conflicts", "predict", "--json"], args].concat()).code(0).json()
+    // Less likely paths than those of the default are looked at, too.
+    let bar: &[&str] = if args.contains(&"--min-confidence") { &[] } else { &["--min-confidence", "0.2"] };
+    world.run([&["conflicts", "predict", "--json"], bar, args].concat()).code(0).json()
 }
 
 fn paths(answer: &Value) -> Vec<&str> {
@@ -34,6 +36,8 @@ fn paths(answer: &Value) -> Vec<&str> {
 #[test]
 fn a_prediction_comes_with_its_evidence() {
     let world = in_repository(coupled());
+    let usual = world.json(&["conflicts", "predict", "--paths", "src/api.rs"]);
+    assert_eq!(paths(&usual), ["docs/api.md"], "advice begins at one half");
     let answer = predicted(&world, &["--paths", "src/api.rs"]);
     assert_eq!(paths(&answer), ["docs/api.md", "Cargo.lock"]);
     let found = &answer["groups"][0]["predictions"][0];
@@ -54,7 +58,7 @@ fn a_prediction_comes_with_its_evidence() {
     assert_eq!(answer["groups"][0]["suggestions"], json!(["Cargo.lock", "docs/api.md"]));
     assert_eq!(answer["learned"], json!({ "commits": 22, "left_out": 0, "paths": 4, "shallow": false }));
     world
-        .run(["conflicts", "predict", "--paths", "src/api.rs"])
+        .run(["conflicts", "predict", "--min-confidence", "0.2", "--paths", "src/api.rs"])
         .code(0)
         .prints("docs/api.md\n      in 12 of 12 commits that touched src/api.rs\n      last: ")
         .prints("api: depend; ")
@@ -75,7 +79,7 @@ fn groups_that_are_apart_are_told_where_they_will_meet() {
     assert!(meeting["a_likelihood"].is_f64() && meeting["b_likelihood"].is_f64());
     assert_eq!((answer["collisions"].as_array().unwrap().len(), &answer["overlaps"]), (1, &json!([])));
     world
-        .run([&["conflicts", "predict"], groups.as_slice()].concat())
+        .run([&["conflicts", "predict", "--min-confidence", "20%"], groups.as_slice()].concat())
         .code(0)
         .prints("api and web may both touch Cargo.lock: api ");
     let answer = predicted(&world, &["--group", "api=src/api.rs", "--group", "docs=docs/**"]);
@@ -263,4 +267,50 @@ fn bad_questions_are_refused() {
     }
     let broken = world.set("PATH", "/nowhere");
     broken.run(["conflicts", "predict", "--paths", "a"]).code(1).says("cannot start git").says("hint: ");
+}
+
+/// Requirement 161. Predicted conflicts of a phase are advice, and a rule can act on them.
+#[test]
+fn a_plan_shows_predicted_conflicts_and_a_rule_acts_on_them() {
+    let mut story = Story::new();
+    story.commits(30, "api: settings", &["src/api.rs", "settings.json"]);
+    story.commits(30, "web: settings", &["src/web.rs", "settings.json"]);
+    story.commits(30, "web: notes", &["src/web.rs"]);
+    story.commits(5, "docs: settings", &["docs/a.md", "settings.json"]);
+    let world = in_repository(story);
+    let groups = r#"
+parallel_groups:
+  P1:
+    - {group_id: api, agents: [a], conflict_paths: ["src/api.rs"]}
+    - {group_id: settings, agents: [b], conflict_paths: ["settings.json"]}
+    - {group_id: web, agents: [c], conflict_paths: ["src/web.rs"]}
+"#;
+    let rule = "conflict_detection:\n  rules: [{name: foreseen, severity: MAJOR, action: mutex_lock, min_probability: 70%, paths: [settings.json]}]\n";
+    let plan = |more: &str, args: &[&str]| {
+        std::fs::write(world.path("STAGES.yml"), format!("{groups}{more}")).unwrap();
+        world.run([&["stages", "plan", "STAGES.yml", "P1", "--load", "0"], args].concat()).code(0)
+    };
+    assert_eq!(plan("", &["--json"]).json()["conflicts"], json!([]));
+    let advised = plan("", &["--json", "--predict"]).json();
+    assert_eq!(advised["mode"], "PARALLEL", "{advised}");
+    let found = &advised["conflicts"][0];
+    assert_eq!(
+        (&found["group1"], &found["group2"], &found["witness"]),
+        (&json!("api"), &json!("settings"), &json!("settings.json"))
+    );
+    assert_eq!((&found["type"], &found["action"]), (&json!("PREDICTED"), &json!("advice")), "{advised}");
+    let all = advised["conflicts"].as_array().unwrap();
+    assert!(all.iter().all(|one| one["probability"].as_f64().unwrap() >= 0.5), "{advised}");
+    assert!(all.iter().all(|one| one["group2"] != "web"), "half of the commits are not enough: {advised}");
+    plan("", &["--predict"]).prints("% (advice): api and settings will probably both change settings.json");
+    let picture = plan("", &["--predict", "--svg"]).stdout();
+    assert!(picture.contains("meet minor likely"), "{picture}");
+    plan("", &["--predict", "--dot"]).prints("style=dashed");
+    let ruled = plan(rule, &["--json", "--predict"]).json();
+    assert_eq!(
+        (&ruled["mode"], &ruled["conflicts"][0]["rule"]),
+        (&json!("MUTEX"), &json!("foreseen")),
+        "{ruled}"
+    );
+    assert_eq!(plan(rule, &["--json"]).json()["mode"], "PARALLEL");
 }

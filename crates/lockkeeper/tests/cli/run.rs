@@ -46,7 +46,7 @@ fn a_run_is_canceled_at_once_or_by_its_executor() {
     world.run(["run", "cancel", "a", "--reason", "not needed"]).code(0).says("is canceled");
     assert_eq!(run(&world, &queued)["message"], "not needed");
     world.run(["run", "cancel", "a"]).code(75);
-    world.run(["run", "wait", "a"]).code(75).says("was called off: not needed");
+    world.run(["run", "wait", "a"]).code(75).says("was canceled: not needed");
     submit(&world, "b");
     world.run(["run", "claim", "b", "--worker", "w"]).code(0);
     world.run(["run", "cancel", "b"]).code(0).says("is cancelling");
@@ -209,7 +209,9 @@ fn a_command_that_asks_for_help_needs_input() {
     );
     world.run(["run", "wait", "a"]).code(10);
     let lone = world!().set("LOCKKEEPER_RUN_ID", "RUN-gone");
-    lone.run(["status", "emit", "HELP", "--task", "t", "--swarm-dir", "swarm"]).code(0).says("was not told");
+    lone.run(["status", "emit", "HELP", "--task", "t", "--swarm-dir", "swarm"])
+        .code(0)
+        .says("was not marked as NEEDS_INPUT");
 }
 
 #[test]

@@ -133,3 +133,20 @@ fn a_file_cannot_steer_the_terminal() {
         assert!(!done.stdout().contains('\x1b') && !done.stderr().contains('\x1b'), "{command}");
     }
 }
+
+/// On a terminal there are totals, colours, and one line for all groups that have succeeded.
+#[test]
+fn a_person_at_a_terminal_sees_totals_and_finished_groups_folded() {
+    let plan = "parallel_groups:\n  P1:\n    - group_id: api\n      agents: [x]\n      command: [\"true\"]\n    \
+        - group_id: docs\n      agents: [y]\n      command: [\"true\"]\n    \
+        - group_id: bad\n      agents: [z]\n      command: [\"false\"]\n";
+    let world = world!().git().set("TERM", "xterm").write("STAGES.yml", plan);
+    let line = format!("'{}' stages run STAGES.yml P1", world.program());
+    let shown = world.on_terminal(&line).code(1).stdout();
+    let last = shown.rsplit("P1: ").find(|part| part.contains("done, ")).unwrap();
+    assert!(last.starts_with("2 of 3 groups done, 0 running, 0 waiting, 1 failed"), "{shown:?}");
+    assert!(shown.contains("\u{1b}[32mdone: api, docs\u{1b}[0m"), "{shown:?}");
+    assert!(last.contains("bad") && !last.contains("api  ["), "{last:?}");
+    let plain = world.on_terminal(&format!("{line} --color never")).code(1).stdout();
+    assert!(plain.contains("done: api, docs") && !plain.contains("\u{1b}[32m"), "{plain:?}");
+}

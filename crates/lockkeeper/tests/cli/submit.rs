@@ -1,6 +1,6 @@
 //! `submit`: accepted and refused requests, and how they are shown.
 
-use lockkeeper_testing::{Signal, World, world};
+use lockkeeper_testing::{Signal, World, until, world};
 use serde_json::{Value, json};
 
 fn submit(world: &World, args: &[&str]) -> (String, String) {
@@ -92,6 +92,75 @@ fn an_id_is_given_once_and_a_key_gives_the_same_again() {
     let twice = world.run(["--json", "submit", "--id", "a", "--", "true"]).code(75).json();
     assert_eq!(twice["error"]["reason_code"], "DUPLICATE");
     assert_eq!(twice["error"]["context"]["request_id"], "a");
+}
+
+/// A nightly script uses the same ids every night.
+#[test]
+fn a_request_is_replaced_and_runs_again() {
+    let world = world!();
+    let nightly = |word: &str| {
+        let args = ["--json", "submit", "--id", "nightly", "--replace", "--", "sh", "-c"];
+        world.run(args.into_iter().chain([&*format!("echo {word}")])).code(0).json()
+    };
+    assert_eq!(nightly("one")["replaced"], false);
+    world.run(["work", "--drain", "--quiet"]).code(0);
+    let second = nightly("two");
+    assert_eq!((&second["replaced"], &second["existing"]), (&json!(true), &json!(false)));
+    let third = nightly("three");
+    world.run(["work", "--drain", "--quiet"]).code(0);
+    world.run(["run", "logs", "nightly"]).code(0).prints("three");
+    let replaced = world.run(["run", "wait", second["run_id"].as_str().unwrap()]).code(75);
+    replaced.says(&format!("replaced by {}", third["run_id"].as_str().unwrap()));
+    // A file of requests: all or none, and each names its id.
+    let world = world
+        .write(
+            "night.json",
+            r#"[{"id":"b","command":["true"],"after":["nightly"]},{"id":"nightly","command":["true"]}]"#,
+        )
+        .write("no-id.json", r#"[{"command":["true"]}]"#)
+        .write("key.json", r#"[{"id":"b","command":["true"],"key":"k"}]"#);
+    world.run(["submit", "--replace", "--from", "night.json"]).code(0).says("2 queued, 1 of them replaced");
+    assert_eq!(shown(&world, "b")["blocked"]["requests"], json!(["nightly"]));
+    world.run(["submit", "--replace", "--from", "no-id.json"]).code(2).says("needs its id");
+    world.run(["submit", "--replace", "--from", "key.json"]).code(2).says("has no key");
+    world.run(["submit", "--replace", "--", "true"]).code(2).says("needs its id");
+    world.run(["submit", "--replace", "--id", "b", "--key", "k", "--", "true"]).code(2).says("--key");
+}
+
+/// The worker has a ticket for the lock of the old definition. It must not run the new command under it, nor the old one.
+#[test]
+fn a_run_that_waits_for_its_lock_is_replaced() {
+    let world = world!();
+    let holder = world.start(["exec", "db", "--", "sleep", "1000"]);
+    until("`db` is held", || world.run(["locks"]).code(0).stdout().contains("db"));
+    submit(&world, &["--id", "a", "--lock", "db", "--", "touch", "old"]);
+    let worker = world.start(["work"]);
+    world.until_waiting(1);
+    let replaced = submit(&world, &["--id", "a", "--replace", "--lock", "other", "--", "touch", "new"]);
+    world.run(["run", "wait", &replaced.1]).code(0);
+    holder.signal(Signal::TERM);
+    holder.wait().code(143);
+    worker.signal(Signal::TERM);
+    worker.wait().code(0);
+    assert!(world.cwd().join("new").exists() && !world.cwd().join("old").exists());
+}
+
+#[test]
+fn a_request_that_runs_is_not_replaced() {
+    let world = world!();
+    let (_, run) = submit(&world, &["--id", "a", "--", "sleep", "1000"]);
+    let worker = world.start(["work"]);
+    until("it runs", || shown(&world, "a")["status"] == "RUNNING");
+    let refused = world.run(["--json", "submit", "--id", "a", "--replace", "--", "true"]).code(75).json();
+    assert_eq!(refused["error"]["reason_code"], "RUN_IN_PROGRESS");
+    assert_eq!(refused["error"]["context"]["run_id"], run);
+    assert_eq!(shown(&world, "a")["command"], json!(["sleep", "1000"]));
+    world.run(["run", "cancel", "a"]).code(0);
+    world.run(["run", "wait", "a"]).code(75);
+    submit(&world, &["--id", "a", "--replace", "--", "true"]);
+    world.run(["run", "wait", "a"]).code(0);
+    worker.signal(Signal::TERM);
+    worker.wait().code(0);
 }
 
 #[test]

@@ -90,10 +90,10 @@ fn a_terminal_shows_which_check_is_being_made() {
     assert!(!dumb.contains("checking"), "{dumb:?}");
 }
 
-/// The table in docs/doctor.md has exactly the checks of the code.
+/// The table in docs/reference/doctor.md has exactly the checks of the code.
 #[test]
 fn the_page_explains_every_check() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/doctor.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/doctor.md");
     let text = std::fs::read_to_string(page).unwrap();
     let (_, section) = text.split_once("\n## The checks\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();

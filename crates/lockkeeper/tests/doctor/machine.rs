@@ -119,8 +119,12 @@ fn records_from_the_future_are_warned_of() {
 
 /// Looks through the library, where the clock is an argument.
 pub fn look(root: &std::path::Path, now: WallTime, downgrades: usize) -> Diagnosis {
-    let location =
-        Location { state: root.join("state"), root: root.to_owned(), source: LocationSource::Named };
+    let location = Location {
+        state: root.join("state"),
+        root: root.to_owned(),
+        source: LocationSource::Named,
+        shared: None,
+    };
     let groups = Folders::from_variables(&|name| (name == "LOCK_DIR").then(|| root.join("groups").into()));
     let swarm = Swarm::new(root.join("swarm"), Ttl::new(swarm::DEFAULT_TTL).unwrap());
     let max_group_age = std::time::Duration::from_secs(600);

@@ -150,7 +150,8 @@ fn a_run_of_a_killed_worker_is_ended_by_the_full_pass() {
     processes::kill(command.pid);
     let full = queue.doctor.full();
     assert_eq!(full.recovered("runs").len(), 1, "{}", full.value);
-    assert_eq!(queue.runs.find("RQ-1").unwrap().reason(), Some(Reason::Lost));
+    // The guardian of the worker has seen how the command ended.
+    assert_eq!(queue.runs.find("RQ-1").unwrap().reason(), Some(Reason::Signal));
 }
 
 #[test]

@@ -2,8 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod examples;
+mod guide;
+mod links;
 mod named_tests;
 mod picture;
+mod readme;
+mod reference;
 mod run_states;
 
 use std::path::{Path, PathBuf};

@@ -26,7 +26,7 @@ fn sources() -> String {
 /// Requirement 146.
 #[test]
 fn the_tests_of_the_shell_scripts_have_their_like_here() {
-    let text = std::fs::read_to_string(docs().join("stages.md")).unwrap();
+    let text = std::fs::read_to_string(docs().join("reference/stages.md")).unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `test_")?.split_once("` | "));
     let rows: Vec<(&str, &str)> = rows.filter(|(there, _)| !there.ends_with(".sh")).collect();
     assert_eq!(rows.len(), 9, "{rows:?}");

@@ -1,4 +1,4 @@
-//! docs/run-states.md and its picture, from the table of moves.
+//! docs/reference/run-states.md and its picture, from the table of moves.
 
 use std::fs;
 
@@ -32,22 +32,22 @@ fn moves() -> String {
 /// Requirements 72, 81.
 #[test]
 fn the_document_has_the_moves_of_the_table() {
-    let text = fs::read_to_string(docs().join("run-states.md")).unwrap();
+    let text = fs::read_to_string(docs().join("reference/run-states.md")).unwrap();
     let begin = text.find(BEGIN).unwrap();
     let body = begin + text[begin..].find('\n').unwrap() + 1;
     let end = text.find(END).unwrap();
-    hold_to("run-states.md", &format!("{}\n{}\n{}", &text[..body], moves(), &text[end..]));
+    hold_to("reference/run-states.md", &format!("{}\n{}\n{}", &text[..body], moves(), &text[end..]));
 }
 
 #[test]
 fn the_picture_has_the_moves_of_the_table() {
-    hold_to("run-states.svg", &picture::draw());
+    hold_to("reference/run-states.svg", &picture::draw());
 }
 
 /// Decision 10 of the requirements: the words of runs and requests, side by side.
 #[test]
 fn the_table_of_words_is_that_of_the_rules() {
-    let text = fs::read_to_string(docs().join("requests.md")).unwrap();
+    let text = fs::read_to_string(docs().join("reference/requests.md")).unwrap();
     let rows = text.lines().skip_while(|line| !line.starts_with("| run |")).skip(2);
     let mut seen = Vec::new();
     for row in rows.take_while(|line| line.starts_with('|')) {

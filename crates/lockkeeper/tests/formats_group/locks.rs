@@ -290,3 +290,20 @@ fn wrappers_that_are_killed_at_work_let_nobody_in_beside_their_commands() {
     assert!(statuses.iter().all(|status| status == "RELEASED" || status == "ORPHAN_CLEANED"), "{statuses:?}");
     assert!(statuses.iter().filter(|status| *status == "RELEASED").count() >= 20);
 }
+
+/// Requirement 154. Shared locks are those of `flock -s`.
+#[test]
+fn shared_locks_exclude_only_exclusive_ones() {
+    let groups = Groups::new();
+    let path = groups.lock_file("g");
+    let path = path.to_str().unwrap();
+    let flock = |how: &str| {
+        groups.run(&["exec", "g", "--shared", "--timeout", "0", "--", "flock", how, "-n", path, "true"])
+    };
+    flock("-s").code(0);
+    flock("-x").code(1);
+    let inner = [groups.world.program(), "group", "exec", "g", "--timeout", "0", "--", "true"];
+    groups.run(&[&["exec", "g", "--shared", "--"], &inner[..]].concat()).code(75);
+    let inner = [groups.world.program(), "group", "exec", "g", "--shared", "--timeout", "0", "--", "true"];
+    groups.run(&[&["exec", "g", "--shared", "--"], &inner[..]].concat()).code(0);
+}

@@ -38,3 +38,26 @@ fn a_monitor_ends_with_its_folder() {
     std::fs::remove_dir_all(groups.locks()).unwrap();
     monitor.wait().code(0);
 }
+
+/// Requirement 106. The monitor of the shell scripts writes its pid into the same file, and locks nothing.
+#[test]
+fn the_monitor_of_another_program_is_left_alone() {
+    let groups = Groups::new();
+    groups.run(&["init"]).code(0);
+    let script = "echo $$ > \"$LOCK_DIR/deadlock_monitor.pid\"; echo up; read line || :";
+    let mut foreign = Started::of(groups.world.command("sh").args(["-c", script]));
+    foreign.line();
+    let pid = u64::from(foreign.pid());
+    let started = groups.json(&["monitor", "start"]);
+    assert_eq!(
+        (started["status"].as_str(), started["pid"].as_u64()),
+        (Some("running"), Some(pid)),
+        "{started}"
+    );
+    let written = std::fs::read_to_string(groups.locks().join("deadlock_monitor.pid")).unwrap();
+    assert_eq!(written.trim(), pid.to_string());
+    assert_eq!(groups.json(&["status"])["monitor"]["pid"].as_u64(), Some(pid));
+    assert!(foreign.finish().succeeded());
+    assert_eq!(groups.json(&["monitor", "start"])["status"], "started", "a dead one is replaced");
+    groups.run(&["monitor", "stop"]).code(0);
+}

@@ -8,6 +8,7 @@ mod foreign;
 mod hold;
 mod hostile;
 mod kills;
+mod queue;
 mod records;
 mod storm;
 mod tasks;

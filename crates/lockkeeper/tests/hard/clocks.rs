@@ -2,12 +2,14 @@
 
 use std::process::Command;
 
-use crate::site::{Answer, Site, Started, end};
+use lockkeeper_testing::Finished;
+
+use crate::site::{Site, Started, end};
 
 /// Runs a command as if the wall clock stood a day off.
-fn shifted(site: &Site, shift: &str, args: &[&str]) -> Answer {
-    let mut command = site.command_under(&["faketime", "-f", shift], args);
-    Answer::of(command.output().expect("these tests need faketime(1)"))
+fn shifted(site: &Site, shift: &str, args: &[&str]) -> Finished {
+    // These tests need faketime(1).
+    Finished::of(&mut site.command_under(&["faketime", "-f", shift], args))
 }
 
 #[test]
@@ -26,19 +28,24 @@ fn a_wall_clock_that_jumps_neither_frees_nor_freezes() {
     for shift in ["+1d", "-1d"] {
         let site = Site::new();
         let taken = shifted(&site, "+0d", &["acquire", "db", "--ttl", "1h", "--owner", "test:1"]);
-        assert_eq!(taken.code, Some(0), "{taken:?}");
+        assert_eq!(taken.exit_code(), Some(0), "{taken:?}");
         let refused = shifted(&site, shift, &["acquire", "db", "--ttl", "1h", "--owner", "test:2"]);
-        assert_eq!(refused.code, Some(75), "{shift}: {refused:?}");
-        let lease = taken.out.trim();
-        assert_eq!(shifted(&site, shift, &["renew", lease]).code, Some(0), "{shift}");
-        assert_eq!(shifted(&site, shift, &["release", lease, "--owner", "test:1"]).code, Some(0), "{shift}");
+        assert_eq!(refused.exit_code(), Some(75), "{shift}: {refused:?}");
+        let taken = taken.stdout();
+        let lease = taken.trim();
+        assert_eq!(shifted(&site, shift, &["renew", lease]).exit_code(), Some(0), "{shift}");
+        assert_eq!(
+            shifted(&site, shift, &["release", lease, "--owner", "test:1"]).exit_code(),
+            Some(0),
+            "{shift}"
+        );
         // Taken a day off, it ends in its time all the same.
         assert_eq!(
-            shifted(&site, shift, &["acquire", "db", "--ttl", "1s", "--owner", "test:1"]).code,
+            shifted(&site, shift, &["acquire", "db", "--ttl", "1s", "--owner", "test:1"]).exit_code(),
             Some(0)
         );
         let next = site.run(&["acquire", "db", "--wait=50s", "--quiet", "--ttl", "1h", "--owner", "test:2"]);
-        assert_eq!(next.code, Some(0), "{shift}: {next:?}");
+        assert_eq!(next.exit_code(), Some(0), "{shift}: {next:?}");
     }
 }
 
@@ -48,19 +55,19 @@ fn processes_with_different_wall_clocks_wait_for_each_other() {
     let site = Site::new();
     let script = "echo $$; exec sleep 600";
     let ahead = ["faketime", "-f", "+1d"];
-    let mut holder = Started::new(
+    let mut holder = Started::of(
         &mut site.command_under(&ahead, &["exec", "db", "--ttl", "1s", "--", "sh", "-c", script]),
     );
     let command = holder.number();
-    let mut waiter = Started::new(
+    let mut waiter = Started::of(
         &mut site
             .command_under(&["faketime", "-f", "-1d"], &["exec", "db", "--quiet", "--", "echo", "entered"]),
     );
     site.until_waiting(1);
     let refused = shifted(&site, "+1d", &["acquire", "db", "--wait=2s", "--quiet", "--owner", "test:1"]);
-    assert_eq!(refused.code, Some(75), "{refused:?}");
+    assert_eq!(refused.exit_code(), Some(75), "{refused:?}");
     end(command);
     assert_eq!(waiter.line(), "entered");
-    assert!(waiter.wait().success());
-    assert_eq!(holder.wait().code(), Some(137));
+    assert!(waiter.end().success());
+    assert_eq!(holder.end().code(), Some(137));
 }

@@ -3,10 +3,12 @@
 
 use std::process::Command;
 
-use crate::site::Answer;
+use lockkeeper_testing::Finished;
+
+use crate::site::assert_failed;
 
 /// Runs a shell script in a mount namespace of its own, with `$LK` as the program and `$DIR` as an empty folder.
-fn in_own_mounts(script: &str) -> Option<Answer> {
+fn in_own_mounts(script: &str) -> Option<Finished> {
     let possible = Command::new("unshare").args(["-m", "sh", "-c", "mount -t tmpfs none /mnt"]).output();
     if !possible.expect("these tests need unshare(1)").status.success() {
         eprintln!("SKIPPED: mounting needs root (or CAP_SYS_ADMIN); nothing was checked");
@@ -18,16 +20,13 @@ fn in_own_mounts(script: &str) -> Option<Answer> {
             case \" $want \" in *\" $code \"*) ;; *) cat out err; fail \"$* ended with $code, not $want\";; esac; }
         explains() { says '1 69' \"$@\"; grep -q '^error: ' err || fail \"no sentence: $*\"
             grep -q '^hint: ' err || fail \"no hint: $*\"; }";
-    let output = Command::new("unshare")
+    let mut unshare = Command::new("unshare");
+    unshare
         .args(["-m", "sh", "-c", &format!("{prelude}\n{script}")])
         .current_dir(folder.path())
         .env("LK", env!("CARGO_BIN_EXE_lockkeeper"))
-        .env("DIR", folder.path().join("disk"))
-        .output()
-        .unwrap();
-    let answer = Answer::of(output);
-    assert_eq!(answer.code, Some(0), "{answer:?}");
-    Some(answer)
+        .env("DIR", folder.path().join("disk"));
+    Some(Finished::of(&mut unshare).code(0))
 }
 
 /// Invariants 6, 12. Whatever fails on a full disk says so; with room again everything goes on.
@@ -117,20 +116,13 @@ fn a_folder_of_somebody_else_is_refused_in_one_sentence() {
             "--ttl",
             "1h",
         ]);
-        Answer::of(
-            Command::new(line[0])
-                .args(&line[1..])
-                .current_dir("/")
-                .env("HOME", "/nowhere")
-                .output()
-                .expect("needs setpriv(1)"),
-        )
+        Finished::of(Command::new(line[0]).args(&line[1..]).current_dir("/").env("HOME", "/nowhere"))
     };
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-    run(&nobody).assert_failed(&[1], "cannot make the folder");
+    assert_failed(&run(&nobody), &[69], "cannot make the folder");
     assert!(!store.exists());
-    assert_eq!(run(&["env"]).code, Some(0));
-    run(&nobody).assert_failed(&[1], "cannot open the store");
+    assert_eq!(run(&["env"]).exit_code(), Some(0));
+    assert_failed(&run(&nobody), &[69], "cannot open the store");
     chmod("755", &store);
-    run(&nobody).assert_failed(&[1], "can look but not write");
+    assert_failed(&run(&nobody), &[69], "can look but not write");
 }

@@ -1,9 +1,11 @@
 //! Files of the store that are deleted, damaged, of another program or of a later version.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::site::{Answer, Site, Started, until};
+use lockkeeper_testing::Finished;
+
+use crate::site::{Site, assert_failed, until};
 
 fn remove(site: &Site, names: &[&str]) {
     for name in names {
@@ -68,9 +70,7 @@ fn a_holder_whose_liveness_file_was_replaced_is_not_taken_for_dead() {
     let site = Site::new();
     let life = site.store().join("life");
     for copied in [false, true] {
-        let mut holder = Started::new(
-            site.command(&["exec", "db", "--", "sh", "-c", "echo $$; read line"]).stdin(Stdio::piped()),
-        );
+        let mut holder = site.start(&["exec", "db", "--", "sh", "-c", "echo $$; read line"]);
         holder.line();
         if copied {
             std::fs::copy(&life, life.with_extension("copy")).unwrap();
@@ -79,11 +79,11 @@ fn a_holder_whose_liveness_file_was_replaced_is_not_taken_for_dead() {
             std::fs::remove_file(&life).unwrap();
         }
         let refused = site.run(&["exec", "db", "--no-wait", "--", "true"]);
-        assert_eq!(refused.code, Some(75), "copied: {copied}: {refused:?}");
-        assert_eq!(site.run(&["locks", "cleanup"]).code, Some(0));
+        assert_eq!(refused.exit_code(), Some(75), "copied: {copied}: {refused:?}");
+        assert_eq!(site.run(&["locks", "cleanup"]).exit_code(), Some(0));
         assert_eq!(site.leases().len(), 1, "copied: {copied}");
-        drop(holder.process.stdin.take());
-        assert!(holder.wait().code().is_some());
+        holder.close_input();
+        assert!(holder.end().code().is_some());
         site.pass_through("db");
     }
 }
@@ -95,7 +95,7 @@ fn tokens_grow_across_a_kill_and_a_lost_log() {
     let mut last = 0;
     for lost in [&["leases.db-wal"][..], &["leases.db", "leases.db-wal", "leases.db-shm"], &["tokens"]] {
         let script = "echo $LOCKKEEPER_TOKEN; exec sleep 600";
-        let mut holder = Started::new(&mut site.command(&["exec", "db", "--", "sh", "-c", script]));
+        let mut holder = site.start(&["exec", "db", "--", "sh", "-c", script]);
         let token: u64 = holder.line().parse().unwrap();
         assert!(token > last, "{token} after {last}");
         let command = lockkeeper_platform::tree::descendants(holder.pid()).unwrap();
@@ -121,7 +121,7 @@ fn no_token_repeats_while_files_are_deleted_under_commands() {
                     let script = ["exec", &format!("db{worker}"), "--", "sh", "-c", "echo $LOCKKEEPER_TOKEN"];
                     let answer = site.run(&script);
                     // A process that learns that its store was removed starts again.
-                    tokens.lock().unwrap().extend(answer.out.trim().parse::<u64>());
+                    tokens.lock().unwrap().extend(answer.stdout().trim().parse::<u64>());
                 }
             });
         }
@@ -130,10 +130,10 @@ fn no_token_repeats_while_files_are_deleted_under_commands() {
             until("a command works", || {
                 let answer = site.run(&["exec", "main", "--", "true"]);
                 // A database and a log that are not each other's are refused, and the way out is told.
-                if answer.err.contains("is damaged") {
+                if answer.stderr().contains("is damaged") {
                     remove(&site, &["leases.db", "leases.db-wal", "leases.db-shm"]);
                 }
-                answer.code == Some(0)
+                answer.exit_code() == Some(0)
             });
             remove(&site, &[lost]);
         }
@@ -174,11 +174,11 @@ fn assert_refused_untouched(site: &Site, file: &Path, code: &str) {
     let commands: [&[&str]; 4] =
         [&["acquire", "db", "--ttl", "1h"], &["exec", "db", "--", "true"], &["locks"], &["locks", "cleanup"]];
     for args in commands {
-        site.run(args).assert_failed(&[1], &format!("{code}: {args:?}"));
+        assert_failed(&site.run(args), &[69], &format!("{code}: {args:?}"));
         assert_eq!(std::fs::read(file).unwrap(), before, "{code}: {args:?} changed it");
     }
     let json: serde_json::Value =
-        serde_json::from_str(&site.run(&["--json", "acquire", "db", "--ttl", "1h"]).out).unwrap();
+        serde_json::from_str(&site.run(&["--json", "acquire", "db", "--ttl", "1h"]).stdout()).unwrap();
     assert_eq!(json["error"]["reason_code"], code, "{json}");
     assert!(json["error"]["hint"].is_string(), "{json}");
 }
@@ -242,7 +242,7 @@ fn a_damaged_database_is_refused_and_left_as_it_is() {
     bytes[1024..].fill(0xa5);
     std::fs::write(&database, bytes).unwrap();
     let before = std::fs::read(&database).unwrap();
-    site.run(&["acquire", "db", "--ttl", "1h"]).assert_failed(&[1], "damaged");
+    assert_failed(&site.run(&["acquire", "db", "--ttl", "1h"]), &[69], "damaged");
     assert_eq!(std::fs::read(&database).unwrap(), before);
 }
 
@@ -254,7 +254,7 @@ fn a_damaged_file_of_tokens_is_refused_and_left_as_it_is() {
     let tokens = site.store().join("tokens");
     for damage in ["", "lockkeeper-tokens 9 boot=x\n", "\0\0\0\0"].iter().skip(1) {
         std::fs::write(&tokens, damage).unwrap();
-        site.run(&["acquire", "db", "--ttl", "1h"]).assert_failed(&[1], damage);
+        assert_failed(&site.run(&["acquire", "db", "--ttl", "1h"]), &[69], damage);
         assert_eq!(std::fs::read_to_string(&tokens).unwrap(), *damage);
     }
 }
@@ -274,8 +274,8 @@ fn strange_things_in_place_of_files_are_refused_at_once() {
             }
             let about = format!("{kind} as {name}");
             let mut command = site.command_under(&["timeout", "20"], &["acquire", "db", "--ttl", "1h"]);
-            let answer = Answer::of(command.stdin(Stdio::null()).output().unwrap());
-            answer.assert_failed(&[1], &about);
+            let answer = Finished::of(&mut command);
+            assert_failed(&answer, &[69], &about);
             assert!(!site.folder().join("elsewhere").exists(), "{about}");
         }
     }

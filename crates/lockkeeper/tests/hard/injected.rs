@@ -1,28 +1,27 @@
 //! Calls that fail: no space, bad disk, no descriptors. What fails says so, leaves nothing half done and is forgotten
 //! by the next command.
 
-use crate::site::{Answer, Site};
+use lockkeeper_testing::Finished;
+
+use crate::site::{Site, assert_failed};
 
 /// What is read from the log grows with every command, so that the steps of reading have no end of their own.
 const MOST_STEPS: usize = 60;
 
 /// Runs a command whose first, second, ... call of a kind fails until one run had none that failed.
-fn fail_at_every_step(site: &Site, calls: &str, error: &str, args: &[&str], check: impl Fn(&str, &Answer)) {
+fn fail_at_every_step(site: &Site, calls: &str, error: &str, args: &[&str], check: impl Fn(&str, &Finished)) {
     let log = site.folder().join("strace.log");
-    for step in 1..=MOST_STEPS {
+    let first = site.calls_of_the_loader(calls) + 1;
+    for step in first..first + MOST_STEPS {
         let about = format!("{} with {error} at call {step} of {calls}", args.join(" "));
         let trace = format!("trace={calls}");
         let inject = format!("inject={calls}:error={error}:when={step}");
         let strace = ["strace", "-qq", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &inject];
-        let output = site.command_under(&strace, args).output().expect("these tests need strace(1)");
-        let answer = Answer::of(output);
-        // Before the program begins, its loader has its own word for what fails.
-        if !answer.err.contains("error while loading shared libraries") {
-            check(&about, &answer);
-        }
+        let answer = Finished::of(&mut site.command_under(&strace, args));
+        check(&about, &answer);
         if !std::fs::read_to_string(&log).unwrap().contains("(INJECTED)") {
-            assert_eq!(answer.code, Some(0), "{about}: {answer:?}");
-            assert!(step > 1, "nothing ever failed: {about}");
+            assert_eq!(answer.exit_code(), Some(0), "{about}: {answer:?}");
+            assert!(step > first, "nothing ever failed: {about}");
             return;
         }
     }
@@ -45,12 +44,12 @@ fn an_acquire_that_fails_has_taken_nothing() {
     for (calls, error) in FAULTS {
         fail_at_every_step(&site, calls, error, &["acquire", "db", "--pid", &pid], |about, answer| {
             let leases = site.leases();
-            if answer.code == Some(0) {
+            if answer.exit_code() == Some(0) {
                 assert_eq!(leases.len(), 1, "{about}: {answer:?}");
                 let lease = leases[0]["id"].as_str().unwrap().to_owned();
-                assert_eq!(site.run(&["release", &lease]).code, Some(0), "{about}");
+                assert_eq!(site.run(&["release", &lease]).exit_code(), Some(0), "{about}");
             } else {
-                answer.assert_failed(&[1, 69], about);
+                assert_failed(answer, &[1, 69], about);
                 assert!(leases.is_empty(), "{about}: {answer:?} {leases:?}");
             }
             site.pass_through("db");
@@ -69,8 +68,8 @@ fn a_first_use_that_fails_does_not_spoil_the_store() {
     {
         let args = ["acquire", "db", "--pid", &pid];
         fail_at_every_step(&site, calls, error, &args, |about, answer| {
-            if answer.code != Some(0) {
-                answer.assert_failed(&[1, 69], about);
+            if answer.exit_code() != Some(0) {
+                assert_failed(answer, &[1, 69], about);
                 site.pass_through("db");
             }
             site.pass_through("other");
@@ -94,12 +93,12 @@ fn an_exec_with_faults_runs_its_command_at_most_once_and_frees_the_lock() {
         ("unlink", "EROFS", longer.as_slice()),
     ] {
         fail_at_every_step(&site, calls, error, command, |about, answer| {
-            let ran = answer.out.lines().count();
+            let ran = answer.stdout().lines().count();
             assert!(ran <= 1, "{about}: {answer:?}");
-            match answer.code {
+            match answer.exit_code() {
                 Some(0) => assert_eq!(ran, 1, "{about}: {answer:?}"),
                 _ => {
-                    answer.assert_failed(&[1, 69], about);
+                    assert_failed(answer, &[1, 69], about);
                     assert_eq!(ran, 0, "{about}: {answer:?}");
                 }
             }
@@ -116,13 +115,14 @@ fn a_process_without_free_descriptors_fails_in_one_sentence() {
     site.pass_through("db");
     fail_at_every_step(&site, "open,openat", "EMFILE", &["acquire", "db", "--ttl", "1h"], |about, answer| {
         let leases = site.leases();
-        match answer.code {
+        match answer.exit_code() {
             Some(0) => {
-                let lease = leases[0]["id"].as_str().unwrap().to_owned();
-                assert_eq!(site.run(&["release", &lease]).code, Some(0), "{about}");
+                // A process that could not read who started it has to show its token.
+                let (lease, token) = (leases[0]["id"].as_str().unwrap(), leases[0]["token"].to_string());
+                assert!(site.run(&["release", lease, "--token", &token]).succeeded(), "{about}");
             }
             _ => {
-                answer.assert_failed(&[1, 69], about);
+                assert_failed(answer, &[1, 69], about);
                 assert!(leases.is_empty(), "{about}: {answer:?} {leases:?}");
             }
         }
@@ -139,10 +139,10 @@ fn a_wait_that_fails_gives_its_place_back() {
         let inject = format!("inject={calls}:error={error}:when=1+");
         let trace = format!("trace={calls}");
         let strace = ["strace", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
-        let output = site.command_under(&strace, &["exec", "db", "--quiet", "--", "true"]).output().unwrap();
-        Answer::of(output).assert_failed(&[1], calls);
+        let answer = Finished::of(&mut site.command_under(&strace, &["exec", "db", "--quiet", "--", "true"]));
+        assert_failed(&answer, &[1, 69], calls);
         assert!(site.tickets().is_empty());
     }
-    assert_eq!(site.run(&["release", &lease]).code, Some(0));
+    assert_eq!(site.run(&["release", &lease]).exit_code(), Some(0));
     site.assert_clean("after the failed waits");
 }

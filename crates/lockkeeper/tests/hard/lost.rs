@@ -1,6 +1,5 @@
 //! Leases that are taken away while work goes on under them.
 
-use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -15,16 +14,13 @@ fn a_broken_lease_stops_the_whole_tree_and_says_so() {
     let script = "(setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 600 & wait; done' &)
         sh -c 'echo $$; exec sleep 600' & echo $$; wait";
     let mut command = site.command(&["exec", "db", "--", "sh", "-c", script]);
-    let mut holder = Started::new(command.env("LOCKKEEPER_GRACE", "200ms").stderr(Stdio::piped()));
+    let mut holder = Started::of(command.env("LOCKKEEPER_GRACE", "200ms"));
     let tree: Vec<u32> = (0..3).map(|_| holder.number()).collect();
     let lease = site.leases()[0]["id"].as_str().unwrap().to_owned();
     let broken = site.run(&["locks", "break", &lease, "--yes"]);
-    assert_eq!(broken.code, Some(0), "{broken:?}");
-    assert!(!broken.out.contains("by force"), "{broken:?}");
-    assert_eq!(holder.wait().code(), Some(76));
-    let mut talk = String::new();
-    std::io::Read::read_to_string(&mut holder.process.stderr.take().unwrap(), &mut talk).unwrap();
-    assert!(talk.contains("was lost") && talk.contains("hint: "), "{talk}");
+    assert_eq!(broken.exit_code(), Some(0), "{broken:?}");
+    assert!(!broken.stdout().contains("by force"), "{broken:?}");
+    holder.wait().code(76).says("was lost").says("hint: ");
     for pid in tree {
         assert!(!lives(pid), "{pid} still runs");
     }
@@ -38,26 +34,22 @@ fn a_waiter_gets_a_broken_lease_only_after_the_work_was_stopped() {
     let done = site.folder().join("stopped");
     let script =
         format!("trap 'sleep 0.3; echo > {}; exit 0' TERM; echo $$; sleep 600 & wait", done.display());
-    let mut holder =
-        Started::new(site.command(&["exec", "db", "--", "sh", "-c", &script]).stderr(Stdio::null()));
+    let mut holder = site.start(&["exec", "db", "--", "sh", "-c", &script]);
     holder.number();
     let test = format!("test -e {} && echo after || echo before", done.display());
-    let mut waiter =
-        Started::new(site.command(&["exec", "db", "--quiet", "--", "sh", "-c", &test]).stderr(Stdio::null()));
+    let mut waiter = site.start(&["exec", "db", "--quiet", "--", "sh", "-c", &test]);
     site.until_waiting(1);
     let lease = site.leases()[0]["id"].as_str().unwrap().to_owned();
-    assert_eq!(site.run(&["locks", "break", &lease, "--yes"]).code, Some(0));
+    assert_eq!(site.run(&["locks", "break", &lease, "--yes"]).exit_code(), Some(0));
     assert_eq!(waiter.line(), "after");
-    assert_eq!(holder.wait().code(), Some(76));
+    assert_eq!(holder.end().code(), Some(76));
 }
 
 /// Invariant 10. A holder that cannot hear is evicted after its time, and told when it can hear again.
 #[test]
 fn a_stopped_holder_hears_of_its_loss_when_it_goes_on() {
     let site = Site::new();
-    let mut holder = Started::new(
-        site.command(&["exec", "db", "--", "sh", "-c", "echo $$; exec sleep 600"]).stderr(Stdio::null()),
-    );
+    let mut holder = site.start(&["exec", "db", "--", "sh", "-c", "echo $$; exec sleep 600"]);
     let command = holder.number();
     holder.signal(rustix::process::Signal::STOP);
     until("the holder is stopped", || {
@@ -66,11 +58,11 @@ fn a_stopped_holder_hears_of_its_loss_when_it_goes_on() {
     });
     let lease = site.leases()[0]["id"].as_str().unwrap().to_owned();
     let mut broken = site.command(&["locks", "break", &lease, "--yes"]);
-    let broken = crate::site::Answer::of(broken.env("LOCKKEEPER_GRACE", "100ms").output().unwrap());
-    assert!(broken.code == Some(0) && broken.out.contains("by force"), "{broken:?}");
+    let broken = lockkeeper_testing::Finished::of(broken.env("LOCKKEEPER_GRACE", "100ms"));
+    assert!(broken.exit_code() == Some(0) && broken.stdout().contains("by force"), "{broken:?}");
     assert!(lives(command));
     holder.signal(rustix::process::Signal::CONT);
-    assert_eq!(holder.wait().code(), Some(76));
+    assert_eq!(holder.end().code(), Some(76));
     assert!(!lives(command));
 }
 
@@ -103,28 +95,25 @@ fn a_guard_is_told_that_its_lease_was_broken() {
 #[test]
 fn a_guard_whose_time_ran_out_is_told() {
     let site = Site::new();
-    let mut holder = Started::new(
-        site.command(&[
-            "exec",
-            "db",
-            "--ttl",
-            "600ms",
-            "--contract",
-            "lease",
-            "--",
-            "sh",
-            "-c",
-            "echo $$; exec sleep 600",
-        ])
-        .stderr(Stdio::null()),
-    );
+    let mut holder = site.start(&[
+        "exec",
+        "db",
+        "--ttl",
+        "600ms",
+        "--contract",
+        "lease",
+        "--",
+        "sh",
+        "-c",
+        "echo $$; exec sleep 600",
+    ]);
     let command = holder.number();
     holder.signal(rustix::process::Signal::STOP);
     let next = site.run(&["acquire", "db", "--wait=50s", "--quiet", "--owner", "test:2"]);
-    assert_eq!(next.code, Some(0), "{next:?}");
+    assert_eq!(next.exit_code(), Some(0), "{next:?}");
     assert!(lives(command));
     holder.signal(rustix::process::Signal::CONT);
-    assert_eq!(holder.wait().code(), Some(76));
+    assert_eq!(holder.end().code(), Some(76));
     assert!(!lives(command));
     assert!(Duration::from_millis(600) < PATIENCE);
 }

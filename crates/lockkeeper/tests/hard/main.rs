@@ -16,6 +16,7 @@ mod line;
 mod lost;
 mod namespaces;
 mod site;
+mod stopped;
 mod storm;
 mod storms;
 mod users;

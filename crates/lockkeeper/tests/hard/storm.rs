@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use lockkeeper_testing::Dice;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::check::{Findings, check};
@@ -16,33 +17,6 @@ use crate::worker::WORKER;
 
 /// Once nobody is killed any more, everybody must be done within this time.
 const CALM_LIMIT: Duration = Duration::from_secs(90);
-
-/// Numbers that a seed repeats (`SplitMix64`).
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// From `LOCKKEEPER_SEED`, else from the kernel.
-    pub fn from_environment() -> (Self, u64) {
-        let given = std::env::var("LOCKKEEPER_SEED").ok().map(|seed| seed.parse().unwrap());
-        let seed = given.unwrap_or_else(|| lockkeeper_platform::random::number().unwrap());
-        (Self(seed), seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
 
 /// What the conductor does to workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +65,8 @@ struct Stage<'s> {
 impl Storm {
     /// Runs the storm; `start` gives the command of a worker, by folder, number, seed and the moment to end.
     pub fn run(&self, start: impl Fn(&Path, u64, u64, u64) -> Command + Sync) -> Aftermath {
-        let (mut random, seed) = Random::from_environment();
+        let mut dice = Dice::from_environment();
+        let seed = dice.seed();
         let folder = tempfile::tempdir().unwrap();
         for part in ["history", "marker", "fenced", "pids"] {
             std::fs::create_dir(folder.path().join(part)).unwrap();
@@ -115,7 +90,7 @@ impl Storm {
             for _ in 0..self.crowd {
                 scope.spawn(|| stage.keep_going(until, seed, &start));
             }
-            let hurt = stage.rage(&mut random, Instant::now() + rough);
+            let hurt = stage.rage(&mut dice, Instant::now() + rough);
             stage.expect_calm(until);
             stage.over.store(true, Ordering::Relaxed);
             (hurt, watch.join().unwrap())
@@ -188,12 +163,12 @@ impl Stage<'_> {
     }
 
     /// Kills and stops at random until a moment, then lets everybody go on.
-    fn rage(&self, random: &mut Random, until: Instant) -> (usize, usize, u64) {
+    fn rage(&self, dice: &mut Dice, until: Instant) -> (usize, usize, u64) {
         let (mut kills, mut stops) = (0, 0);
         let mut stopped: Vec<(Instant, Vec<Arc<OwnedFd>>)> = Vec::new();
         let mut killed = BTreeSet::new();
         while Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(2 + random.below(25)));
+            std::thread::sleep(Duration::from_millis(2 + dice.below(25)));
             let due = Instant::now();
             stopped.retain(|(at, handles)| *at > due || !go_on(handles));
             let live: Vec<(u64, Arc<OwnedFd>)> = self
@@ -206,17 +181,17 @@ impl Stage<'_> {
             if live.is_empty() {
                 continue;
             }
-            let (worker, handle) = &live[random.below(live.len() as u64) as usize];
+            let (worker, handle) = &live[dice.below(live.len() as u64) as usize];
             let command = self.storm.wrapped.then(|| self.command_of(*worker)).flatten();
             let target = match &command {
-                Some(command) if random.below(2) == 0 => command,
+                Some(command) if dice.below(2) == 0 => command,
                 Some(_) | None => handle,
             };
             let is_worker =
                 !self.storm.wrapped || command.as_ref().is_some_and(|command| std::ptr::eq(command, target));
-            if self.storm.weather == Weather::KillsAndStops && random.below(3) == 0 {
+            if self.storm.weather == Weather::KillsAndStops && dice.below(3) == 0 {
                 if pidfd_send_signal(target, Signal::STOP).is_ok() {
-                    let at = Instant::now() + Duration::from_millis(20 + random.below(300));
+                    let at = Instant::now() + Duration::from_millis(20 + dice.below(300));
                     // A wrapper may stop together with its command.
                     stopped.push((
                         at,

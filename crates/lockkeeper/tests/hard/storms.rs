@@ -1,10 +1,9 @@
 //! Storms of 64 processes.
 
 use std::collections::BTreeSet;
-use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::site::{Answer, Site, assert_store_is_clean};
+use crate::site::{Site, Started, assert_store_is_clean};
 use crate::storm::{Aftermath, Storm, Weather};
 use crate::worker::{library_worker, wrapped_worker};
 
@@ -72,15 +71,13 @@ fn many_first_users_at_once_make_one_store() {
         let site = Site::new();
         let users = (0..32).map(|user| {
             let script = ["exec", &format!("db{user}"), "--", "sh", "-c", "echo $LOCKKEEPER_TOKEN"];
-            let mut command = site.command(&script);
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            site.start(&script)
         });
-        let users: Vec<Child> = users.collect();
+        let users: Vec<Started> = users.collect();
         let mut tokens = BTreeSet::new();
         for user in users {
-            let answer = Answer::of(user.wait_with_output().unwrap());
-            assert_eq!(answer.code, Some(0), "{answer:?}");
-            assert!(tokens.insert(answer.out.clone()), "{answer:?}");
+            let answer = user.wait().code(0);
+            assert!(tokens.insert(answer.stdout()), "{answer:?}");
         }
         site.assert_clean("after the first users");
     }

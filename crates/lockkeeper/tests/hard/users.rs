@@ -87,6 +87,7 @@ fn root_does_not_lock_the_owner_of_the_folder_out() {
     let queued = place.lockkeeper(0, &["submit", "--", "true"]).output().unwrap();
     assert!(queued.status.success(), "{queued:?}");
     assert!(place.lockkeeper(owner, &["work", "--drain"]).output().unwrap().status.success());
+    fs::remove_file(place.work().join(".lockkeeper/status.log")).unwrap();
     place.lockkeeper(0, &["submit", "--", "echo", "x"]).output().unwrap();
     assert!(place.lockkeeper(0, &["work", "--drain"]).output().unwrap().status.success());
     for path in below(&place.work()) {
@@ -137,4 +138,85 @@ fn files_of_another_user_are_told_with_the_way_out() {
     let doctor = place.lockkeeper(0, &["doctor", "--json"]).output().unwrap();
     let text = String::from_utf8(doctor.stdout).unwrap();
     assert!(text.contains(&format!("chown -R 65531:{GROUP} ")), "{text}");
+    assert!(text.contains(&format!("{}/tokens", state.display())), "{text}");
+}
+
+/// A process that reads the token of root's server can run commands as root.
+#[test]
+fn the_server_of_root_has_a_token_of_its_own_and_the_owner_can_start_one_too() {
+    if !is_root() {
+        return skip("root, to become another user");
+    }
+    let owner = 65_531;
+    let place = Place::new(owner);
+    let state = place.work().join(".lockkeeper");
+    for (user, file) in [(0, "server-0.token"), (owner, "server.token")] {
+        let mut serve = place.lockkeeper(user, &["serve", "--listen", "127.0.0.1:0", "--json"]);
+        let mut server = Started::of(serve.env("HOME", place.work()));
+        let said = server.line();
+        assert!(said.contains(&format!("/{file}\"")), "{said}");
+        let facts = state.join(file).metadata().unwrap();
+        assert_eq!((facts.uid(), facts.mode() & 0o777), (user, 0o600));
+        drop(server);
+    }
+    let doctor = place.lockkeeper(owner, &["doctor", "--json"]).output().unwrap();
+    let text = String::from_utf8(doctor.stdout).unwrap();
+    assert!(doctor.status.success() && !text.contains("server-0.token"), "{text}");
+}
+
+#[test]
+fn doctor_says_that_a_private_folder_is_in_a_shared_repository() {
+    if !is_root() {
+        return skip("root, to become other users");
+    }
+    let (one, two) = (65_531, 65_532);
+    let place = Place::new(one);
+    fs::set_permissions(place.work(), fs::Permissions::from_mode(0o2775)).unwrap();
+    let git = |args: &[&str]| {
+        let done = place.program(one, Path::new("git")).args(args).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    git(&["init", "--quiet"]);
+    assert!(place.lockkeeper(one, &["exec", "db", "--", "true"]).output().unwrap().status.success());
+    git(&["config", "core.sharedRepository", "group"]);
+    let refused = place.lockkeeper(two, &["exec", "db", "--", "true"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(69), "{refused:?}");
+    let doctor = place.lockkeeper(one, &["doctor", "--json"]).output().unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let check =
+        found["checks"].as_array().unwrap().iter().find(|check| check["id"] == "state-folder").unwrap();
+    assert_eq!(check["status"], "WARN", "{check}");
+    // The fix works.
+    let fix = check["fix"].as_str().unwrap();
+    let fixed = place.program(one, Path::new("sh")).args(["-c", fix]).output().unwrap();
+    assert!(fixed.status.success(), "{fix}: {fixed:?}");
+    place.take_turns(one, two);
+    let doctor = place.lockkeeper(two, &["doctor", "--json"]).output().unwrap();
+    assert!(String::from_utf8(doctor.stdout).unwrap().contains("shared by group 65530"));
+}
+
+/// A folder of another user cannot be given away by that user, so the hint does not ask for it.
+#[test]
+fn the_folder_of_another_user_is_refused_with_a_way_out_that_works() {
+    if !is_root() {
+        return skip("root, to become another user");
+    }
+    let (owner, other) = (65_531, 65_532);
+    let place = Place::new(owner);
+    assert!(place.lockkeeper(owner, &["exec", "db", "--", "true"]).output().unwrap().status.success());
+    let refused = place.lockkeeper(other, &["exec", "db", "--", "true"]).output().unwrap();
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(69), "{text}");
+    assert!(text.contains("belongs to user 65531, and only its owner may use it"), "{text}");
+    assert!(text.contains("let root run `chown") && text.contains("core.sharedRepository"), "{text}");
+    // A folder that is not one of ours is not given away.
+    for folder in ["/etc", "/etc/none", "/root", "/"] {
+        let refused =
+            place.lockkeeper(other, &["--dir", folder, "exec", "db", "--", "true"]).output().unwrap();
+        let text = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(69), "{text}");
+        assert!(text.contains("belongs to user 0: choose a folder") && !text.contains("chown"), "{text}");
+    }
+    let elsewhere = ["--dir", "/tmp/none/of/it", "locks"];
+    assert!(place.lockkeeper(other, &elsewhere).output().unwrap().status.success());
 }

@@ -8,9 +8,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper::{Keeper, LockBuilder};
+use lockkeeper_testing::Dice;
 
 use crate::history::{Event, Mode, Recorder, Want, now};
-use crate::storm::Random;
 
 const FOLDER: &str = "STORM_FOLDER";
 pub const WORKER: &str = "STORM_WORKER";
@@ -99,7 +99,7 @@ fn builder(keeper: &Keeper, wants: &[Want]) -> LockBuilder {
 struct Role {
     folder: PathBuf,
     worker: u64,
-    random: Random,
+    dice: Dice,
     recorder: Recorder,
 }
 
@@ -107,9 +107,9 @@ impl Role {
     fn given() -> Option<Self> {
         let folder = PathBuf::from(std::env::var_os(FOLDER)?);
         let worker = variable(WORKER).parse().unwrap();
-        let random = Random::new(variable(SEED).parse().unwrap());
+        let dice = Dice::new(variable(SEED).parse().unwrap());
         let recorder = Recorder::open(&folder.join("history"), worker);
-        Some(Self { folder, worker, random, recorder })
+        Some(Self { folder, worker, dice, recorder })
     }
 
     /// What to ask for next: always the same name, or one of many kinds of orders.
@@ -119,7 +119,7 @@ impl Role {
         if plan != "mixed" {
             return vec![exclusive(plan)];
         }
-        match self.random.below(10) {
+        match self.dice.below(10) {
             0 | 1 => vec![exclusive("alpha")],
             2 => vec![exclusive("beta"), exclusive("alpha")],
             3 => vec![shared("alpha")],
@@ -145,7 +145,7 @@ impl Role {
             }
         }
         // The work itself takes a moment.
-        std::thread::sleep(Duration::from_micros(self.random.below(3_000)));
+        std::thread::sleep(Duration::from_micros(self.dice.below(3_000)));
         for want in wants.iter().filter(|want| want.mode == Mode::Exclusive) {
             std::fs::remove_file(self.path("marker", want)).unwrap();
         }

@@ -129,3 +129,17 @@ fn streams_end_when_the_server_drains() {
     assert!(stream.try_event().is_none());
     server.ended().unwrap();
 }
+
+#[test]
+fn answers_are_compressed_for_clients_that_say_so_and_events_are_not() {
+    let server = Server::start();
+    let asked = |path: &str| server.request("GET", path).header("accept-encoding", "gzip").send();
+    for path in ["/", "/api/openapi.json", "/assets/page.css"] {
+        assert_eq!(asked(path).header("content-encoding"), Some("gzip"), "{path}");
+        assert_eq!(server.get(path).header("content-encoding"), None, "{path}");
+    }
+    let headers = [("accept-encoding", "gzip")];
+    let mut events = Events::open_as(server.address, "/api/events", None, &headers);
+    server.post("/api/locks", &json!({ "names": ["db"] })).expect(201);
+    events.until("lease.acquired");
+}

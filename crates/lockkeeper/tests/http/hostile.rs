@@ -111,6 +111,20 @@ fn characters_that_turn_text_around_are_escaped_on_every_page() {
     assert!(found.contains("t\\u202eitle"), "{found}");
 }
 
+/// Programs get the characters as they are, in the escapes of JSON.
+#[test]
+fn characters_that_turn_text_around_are_escaped_in_answers() {
+    let server = Server::start();
+    let lock = json!({ "names": ["d\u{202e}b"], "owner": "test:x\u{200f}y", "reason": "a\u{2066}b" });
+    server.post("/api/locks", &lock).expect(201);
+    let text = server.request("GET", "/api/locks").send().text();
+    let is_unsafe = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200f}');
+    assert!(!text.contains(is_unsafe) && text.contains("d\\u202eb"), "{text}");
+    let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(found["leases"][0]["resources"][0]["name"], "d\u{202e}b");
+    assert_eq!(found["leases"][0]["reason"], "a\u{2066}b");
+}
+
 #[test]
 fn secrets_in_commands_are_neither_on_pages_nor_in_answers_nor_in_events() {
     let server = Server::start();

@@ -37,7 +37,9 @@ fn a_lease_is_taken_shown_renewed_and_given_back() {
     server.get(&location).error(404, "NOT_CURRENT");
     assert_eq!(
         server.get("/api/locks").expect(200),
-        json!({ "leases": [], "waiters": [], "alerts": [], "next": null })
+        json!({
+            "leases": [], "waiters": [], "alerts": [], "next": null, "foreign": [], "foreign_waiters": [],
+        })
     );
 }
 
@@ -99,10 +101,26 @@ fn a_place_in_line_can_be_given_up() {
     take(&server, &json!({ "names": ["db"] }));
     let answer = server.post("/api/locks", &json!({ "names": ["db"], "wait": true }));
     let location = answer.header("location").unwrap().to_owned();
-    answer.expect(202);
-    server.delete(&location).expect(200);
+    let ticket = answer.expect(202)["ticket"].take();
+    server.delete(&format!("{location}?owner={}", ticket["owner"].as_str().unwrap())).expect(200);
     assert_eq!(server.get("/api/locks").expect(200)["waiters"], json!([]));
     server.post(&format!("{location}/renew"), &json!({})).error(404, "TICKET_REMOVED");
+}
+
+#[test]
+fn only_its_owner_takes_a_ticket_out_of_the_line_unless_it_is_forced() {
+    let server = Server::start();
+    take(&server, &json!({ "names": ["db"], "owner": "test:1" }));
+    let answer = server.post("/api/locks", &json!({ "names": ["db"], "owner": "test:2", "wait": true }));
+    let location = answer.header("location").unwrap().to_owned();
+    answer.expect(202);
+    for who in ["", "?owner=test:3", "?token=1"] {
+        let error = server.delete(&format!("{location}{who}")).error(409, "NOT_THE_OWNER");
+        assert!(error["message"].as_str().unwrap().contains("T2 belongs to test:2"), "{error}");
+    }
+    assert_eq!(server.get("/api/locks").expect(200)["waiters"].as_array().unwrap().len(), 1);
+    server.delete(&format!("{location}?force=true")).expect(200);
+    assert_eq!(server.get("/api/locks").expect(200)["waiters"], json!([]));
 }
 
 /// Invariant 8.

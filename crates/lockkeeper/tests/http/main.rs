@@ -2,9 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod access;
+mod agents;
+mod aiflow;
+mod answers;
 mod bulk;
+mod clients;
 mod description;
 mod events;
+mod hooks;
 mod hostile;
 mod languages;
 mod limits;

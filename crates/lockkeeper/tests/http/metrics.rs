@@ -1,7 +1,7 @@
 //! Metrics for a monitoring system.
 
-use lockkeeper_testing::Started;
 use lockkeeper_testing::http::Http;
+use lockkeeper_testing::{Started, until};
 use serde_json::json;
 
 use super::server::Server;
@@ -89,4 +89,23 @@ fn downgrades_of_the_last_hour_are_a_metric_and_more_than_ten_an_alert() {
     assert!(server.get("/api/locks").expect(200)["alerts"].to_string().contains("DOWNGRADES"));
     assert!(server.get("/locks").text().contains("Parallel work often falls back"));
     assert!(server.get("/api/doctor").expect(200).to_string().contains("DOWNGRADES"));
+}
+
+#[test]
+fn requests_runs_and_the_queue_are_metrics() {
+    let server = Server::start();
+    let quiet = server.get("/metrics").text();
+    assert_eq!(value(&quiet, "lockkeeper_requests{status=\"NEEDS_INPUT\"}"), 0.0);
+    assert_eq!(value(&quiet, "lockkeeper_runs{status=\"timedOut\"}"), 0.0);
+    assert_eq!(value(&quiet, "lockkeeper_queue_oldest_seconds"), 0.0);
+    for id in ["RQ-1", "RQ-2", "RQ-3"] {
+        server.post("/api/requests", &json!({ "id": id, "command": ["false"] })).expect(201);
+    }
+    server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
+    let failed = "lockkeeper_runs{status=\"failed\"}";
+    until("the run has failed", || value(&server.get("/metrics").text(), failed) == 1.0);
+    let busy = server.get("/metrics").text();
+    assert_eq!(value(&busy, "lockkeeper_requests{status=\"FAILED\"}"), 1.0);
+    assert_eq!(value(&busy, "lockkeeper_queue_depth"), 2.0);
+    assert!(value(&busy, "lockkeeper_queue_oldest_seconds") > 0.0);
 }

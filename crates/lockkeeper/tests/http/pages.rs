@@ -61,7 +61,7 @@ fn what_others_wrote_is_never_markup() {
 fn nothing_is_inline_and_nothing_comes_from_elsewhere() {
     let server = Server::start();
     server.post("/api/locks", &json!({ "names": ["db"] })).expect(201);
-    for path in ["/", "/locks", "/runs", "/doctor", "/api", "/nowhere"] {
+    for path in ["/", "/locks", "/agents", "/runs", "/doctor", "/api", "/nowhere"] {
         let text = browse(&server, path).text();
         for forbidden in [" style=", "<style", " onclick", "javascript:", "http://", "https://"] {
             assert!(!text.contains(forbidden), "{path} has {forbidden}");

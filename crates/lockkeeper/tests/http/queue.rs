@@ -89,6 +89,9 @@ fn the_queue_ends_when_help_is_needed_or_a_run_fails() {
         while server.get("/api/queue").expect(200)["running"] == true {
             stream.event();
         }
+        let stop = server.get("/api/queue").expect(200)["last_stop"].take();
+        assert_eq!((&stop["reason"], &stop["run_id"]), (&json!(status), &json!(run)), "{stop}");
+        assert!(server.get("/").text().contains("The queue has stopped"), "for {status}");
         assert_eq!(server.get(&format!("/api/runs/{next}")).expect(200)["run"]["status"], "queued");
     }
 }
@@ -141,6 +144,16 @@ fn the_queue_ends_when_the_doctor_finds_a_fault() {
     assert_eq!(ended, "DOCTOR_FAILED");
     stream.until_seen(|| server.get("/api/queue").expect(200)["running"].take(), |runs| *runs == false);
     assert_eq!(server.get("/api/locks").expect(200)["leases"], json!([]));
+    assert_eq!(server.get(&format!("/api/runs/{next}")).expect(200)["run"]["status"], "queued");
+    // Why it stopped is told, with the check that failed.
+    let stop = server.get("/api/queue?lang=ja").expect(200)["last_stop"].take();
+    assert_eq!((&stop["reason"], &stop["check"]["id"]), (&json!("DOCTOR_FAILED"), &json!("deadlocks")));
+    assert!(stop["message"].as_str().unwrap().contains("Doctorの確認項目"), "{stop}");
+    let page = server.get("/").text();
+    assert!(page.contains("queue-stopped") && page.contains("wait for each other: a, b"), "{page}");
+    // One request alone is refused, too.
+    let error = server.post("/api/queue/run-next", &json!({})).error(409, "DOCTOR_FAILED");
+    assert_eq!(error["context"]["check"]["id"], "deadlocks");
     assert_eq!(server.get(&format!("/api/runs/{next}")).expect(200)["run"]["status"], "queued");
     // Once the fault is gone, it goes on.
     drop(stuck);

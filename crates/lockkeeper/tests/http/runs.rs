@@ -220,6 +220,22 @@ fn a_request_that_comes_twice_with_one_key_is_one() {
     server.post("/api/requests", &json!({ "id": "RQ-1", "command": ["true"] })).error(409, "DUPLICATE");
 }
 
+#[test]
+fn a_request_is_put_in_the_place_of_another() {
+    let server = Server::start();
+    let first = server.put("/api/requests/nightly", &json!({ "command": ["true"] })).expect(201);
+    assert_eq!((&first["request_id"], &first["replaced"]), (&json!("nightly"), &json!(false)));
+    let second =
+        server.put("/api/requests/nightly", &json!({ "id": "nightly", "command": ["false"] })).expect(200);
+    assert_eq!(second["replaced"], true);
+    let shown = server.get("/api/requests/nightly").expect(200);
+    assert_eq!(shown["request"]["command"], json!(["false"]));
+    assert_eq!(shown["runs"][0]["id"], second["run_id"]);
+    assert_eq!(shown["runs"][1]["status"], "canceled");
+    server.put("/api/requests/nightly", &json!({ "id": "b", "command": ["true"] })).error(400, "BAD_INPUT");
+    server.put("/api/requests/b", &json!({ "command": ["true"], "key": "k" })).error(400, "BAD_INPUT");
+}
+
 /// Requirement 204.
 #[test]
 fn requests_and_runs_that_cannot_be_are_refused() {

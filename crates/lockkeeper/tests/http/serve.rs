@@ -254,7 +254,7 @@ sys.exit(server.wait())
 fn a_collector_that_cannot_be_used_is_told_and_one_of_the_environment_is_no_reason_not_to_serve() {
     let world = world!().with_state();
     let refused = world.run(["serve", "--otlp", "https://127.0.0.1:4318"]).code(2);
-    refused.says("only http:// is spoken").says("a collector on this machine");
+    refused.says("only http:// is supported").says("a collector on this machine");
     let world = world.set("OTEL_EXPORTER_OTLP_ENDPOINT", "https://127.0.0.1:4318");
     let server = ServerProcess::start(&world, &[]);
     server.get("/healthz").expect(200);

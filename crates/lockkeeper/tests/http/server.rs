@@ -69,8 +69,12 @@ impl Server {
         let mut settings = settings;
         settings.defaults.dir = folder.to_owned();
         let keeper = Keeper::open(folder.join("state")).unwrap();
-        let location =
-            Location { state: folder.join("state"), root: folder.to_owned(), source: LocationSource::Named };
+        let location = Location {
+            state: folder.join("state"),
+            root: folder.to_owned(),
+            source: LocationSource::Named,
+            shared: None,
+        };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();

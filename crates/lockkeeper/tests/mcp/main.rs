@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod claims;
+mod commit;
 mod ends;
 mod identity;
 mod peer;

@@ -24,7 +24,7 @@ async def use(one, two):
     for session in (one, two):
         await session.initialize()
     listed = await one.list_tools()
-    used = {"board", "check", "claim", "hand_over", "note", "release", "wait", "why"}
+    used = {"board", "check", "claim", "commit", "hand_over", "note", "release", "wait", "why"}
     assert {tool.name for tool in listed.tools} == used, listed
 
     assert (await call(one, "note", text="split the parser"))["done"]
@@ -42,6 +42,9 @@ async def use(one, two):
     assert (await call(one, "hand_over", paths=["src/a.rs"], to=other))["done"]
     assert (await call(two, "release", all=True))["released"] == ["src/a.rs", "src/b.rs"]
     assert (await call(one, "wait", paths=["src/a.rs"]))["granted"]
+    made = await call(one, "commit", message="add a")
+    assert made["done"] and made["paths"] == ["src/a.rs"], made
+    assert not (await call(one, "commit", message="again"))["done"]
 
     prompts = await one.list_prompts()
     assert [prompt.name for prompt in prompts.prompts] == ["coordinate"], prompts

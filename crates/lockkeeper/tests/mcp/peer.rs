@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 /// A repository that takes part, with two files.
 pub fn repository() -> World {
     let world = world!().git().write("src/a.rs", "a\n").write("src/b.rs", "b\n");
+    world.git_run(&["config", "user.name", "t"]);
+    world.git_run(&["config", "user.email", "t@t"]);
     std::fs::create_dir_all(world.path(".git/lockkeeper/agents")).unwrap();
     world.set("LOCKKEEPER_AGENTS_LIMIT", "60s")
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::peer::{Peer, holders, repository};
 
-const TOOLS: [&str; 8] = ["board", "check", "claim", "hand_over", "note", "release", "wait", "why"];
+const TOOLS: [&str; 9] = ["board", "check", "claim", "commit", "hand_over", "note", "release", "wait", "why"];
 
 #[test]
 fn clients_with_a_greeting_get_the_version_that_they_ask_for() {

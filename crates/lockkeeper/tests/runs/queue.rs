@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockkeeper_core::queue::{Limits, Stop};
 use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::Status;
-use lockkeeper_engine::queue::{self, QueueRunner};
+use lockkeeper_engine::queue::{self, FailedCheck, QueueRunner};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::runs::bulk::Bulk;
 use lockkeeper_engine::work::{ClaimResult, ControlListener, Settings, Worker};
@@ -26,8 +26,12 @@ fn runner(world: &World, aiflow: Option<&Aiflow>) -> Result<QueueRunner, String>
     QueueRunner::lock(&worker, listener, aiflow).unwrap().map_err(|busy| busy.holder)
 }
 
+fn failed() -> FailedCheck {
+    FailedCheck { id: "store".to_owned(), title: String::new(), detail: "damaged".to_owned(), fix: None }
+}
+
 fn auto(world: &World, limits: Limits) -> (Stop, Vec<String>) {
-    let end = runner(world, None).unwrap().auto(limits, &mut || true, &mut |_| {}).unwrap();
+    let end = runner(world, None).unwrap().auto(limits, &mut || None, &mut |_| {}).unwrap();
     (end.stop, end.runs.iter().map(|run| run.request.to_string()).collect())
 }
 
@@ -70,7 +74,8 @@ fn a_failure_ends_it_and_frees_the_lock() {
     assert_eq!((stop, order.join(" ")), (Stop::NeedsInput, "a b".to_owned()));
     let (stop, order) = auto(&world, Limits::default());
     assert_eq!((stop, order.join(" ")), (Stop::Failed, "c".to_owned()));
-    let end = runner(&world, None).unwrap().auto(Limits::default(), &mut || false, &mut |_| {}).unwrap();
+    let end =
+        runner(&world, None).unwrap().auto(Limits::default(), &mut || Some(failed()), &mut |_| {}).unwrap();
     assert_eq!((end.stop, end.runs.len()), (Stop::DoctorFailed, 0));
     let (stop, order) = auto(&world, Limits { runs: 1, ..Limits::default() });
     assert_eq!((stop, order.join(" ")), (Stop::RunLimit, "d".to_owned()));
@@ -116,7 +121,7 @@ fn it_ends_after_the_present_run_when_asked() {
     assert!(!queue::stop(&world.runs, &leases).unwrap());
     let mut runner = runner(&world, None).unwrap();
     let stopped = || assert!(queue::stop(&world.runs, &leases).unwrap());
-    let end = runner.auto(Limits::default(), &mut || true, &mut |_| stopped()).unwrap();
+    let end = runner.auto(Limits::default(), &mut || None, &mut |_| stopped()).unwrap();
     assert_eq!((end.stop, end.runs.len()), (Stop::Asked, 1));
 }
 
@@ -136,7 +141,7 @@ fn the_files_of_aiflow_are_held_while_a_request_is_executed() {
     drop(runner);
     assert_eq!(run.status(), Status::Succeeded);
     let shown = std::fs::read_to_string(shown).unwrap();
-    assert!(shown.starts_with("queue.lock.json\nrequest.RQ-1.lock.json\n"), "{shown}");
+    assert!(shown.starts_with("RQ-1.lock\nqueue.lock.json\nrequest.RQ-1.lock.json\n"), "{shown}");
     assert_eq!(shown.matches(run.id.as_str()).count(), 2, "{shown}");
     let now = lockkeeper_platform::wall_clock::WallTime::now();
     for subject in [Subject::Queue, Subject::Request("RQ-1".to_owned())] {

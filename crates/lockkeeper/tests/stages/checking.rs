@@ -90,7 +90,7 @@ fn a_name_that_is_nearly_right_is_proposed() {
     let text = "parallel_groups:\n  P1: [{id: impl-backend, agents: [x]}, {id: b, agents: [x], conflict_paths: [b]}]\n\
         dependencies: [{source: impl-bakend, target: b}]\n";
     let file = file(text);
-    let problem = file.errors().next().unwrap();
+    let problem = file.problems.iter().find(|problem| problem.code == "UNKNOWN_GROUP").unwrap();
     assert_eq!(problem.message, "there is no group or phase `impl-bakend`");
     assert_eq!(problem.hint.as_deref(), Some("is it `impl-backend`?"));
 }

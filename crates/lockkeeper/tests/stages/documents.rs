@@ -1,4 +1,4 @@
-//! The examples of docs/stages.md do what the document says.
+//! The examples of docs/reference/stages.md do what the document says.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn blocks(text: &str) -> Vec<(String, String)> {
 /// Requirement 203.
 #[test]
 fn every_yaml_block_is_without_fault_and_plans_as_told() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/stages.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/stages.md");
     let text = fs::read_to_string(path).unwrap();
     let mut planned = 0;
     for (kind, body) in blocks(&text).into_iter().filter(|(kind, _)| kind.starts_with("yaml")) {

@@ -6,7 +6,7 @@ use lockkeeper_stages::{File, MAX_BYTES, MAX_DEPTH, StagesError};
 use proptest::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{EXAMPLE, SHOP, WEATHER, codes, file, fuzz};
+use crate::{BAKERY, EXAMPLE, SHOP, WEATHER, codes, file, fuzz};
 
 /// Far more than reading any of these takes.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -31,12 +31,12 @@ proptest! {
     /// Real files with a piece taken out, doubled or replaced.
     #[test]
     fn changed_files_are_survived(
-        which in 0..3_usize,
+        which in 0..4_usize,
         from in any::<prop::sample::Index>(),
         length in 0..40_usize,
         instead in "[-:{}\\[\\],&*!|>'\"\\n a0]{0,12}",
     ) {
-        let text = [SHOP, WEATHER, EXAMPLE][which];
+        let text = [SHOP, WEATHER, EXAMPLE, BAKERY][which];
         let from = from.index(text.len());
         let to = (from + length).min(text.len());
         let mut bytes = text.as_bytes()[..from].to_vec();

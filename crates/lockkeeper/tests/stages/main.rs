@@ -8,10 +8,12 @@ mod hostile;
 mod pictures;
 mod planning;
 mod reading;
+mod real_files;
 
 use lockkeeper_stages::{Conditions, File, PhasePlan, Problem};
 
 const SHOP: &str = include_str!("data/shop.yml");
+const BAKERY: &str = include_str!("data/bakery.yml");
 const WEATHER: &str = include_str!("data/weather.yml");
 const EXAMPLE: &str = include_str!("../../../../examples/STAGES.yml");
 

@@ -118,7 +118,7 @@ fn a_plan_that_names_groups_which_are_not_there_is_drawn_without_them() {
 fn bars_show_how_long_groups_took_and_how_they_stand() {
     let bar = |label, status, begins, ends| {
         let span = Duration::from_millis;
-        Bar { label, status, word: status, begins: span(begins), ends: span(ends) }
+        Bar { label, status, word: status, begins: span(begins), waited: Duration::ZERO, ends: span(ends) }
     };
     let bars = [
         bar("api", "SUCCESS", 0, 1_500),
@@ -132,7 +132,12 @@ fn bars_show_how_long_groups_took_and_how_they_stand() {
     {
         assert!(drawn.contains(expected), "{expected} is not in {drawn}");
     }
-    assert!(!drawn.contains("<style"));
+    assert!(!drawn.contains("<style") && !drawn.contains("\"waiting\""));
+    assert_balanced(&drawn);
+    // A group waits for its leases first: that part of its bar looks different.
+    let waited = Bar { waited: Duration::from_millis(500), ..bars[0] };
+    let drawn = Chart::of(&[waited]).draw("Over time");
+    assert!(drawn.contains("class=\"waiting\"") && drawn.contains("api: ⏳ 500ms; api: 1.5s"), "{drawn}");
     assert_balanced(&drawn);
     let picture = gantt("Over time", &bars);
     assert!(picture.contains("prefers-color-scheme") && picture.contains("class=\"going\""), "{picture}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper_core::conflict::{Action, Severity};
-use lockkeeper_stages::{Response, Trigger};
+use lockkeeper_stages::{Reduction, Response, Trigger};
 
 use crate::{EXAMPLE, SHOP, WEATHER, codes, file, sound};
 
@@ -60,7 +60,7 @@ fn every_kind_of_downgrade_rule_is_understood() {
         [
             &Trigger::LockTimeout { after: Some(Duration::from_secs(30)) },
             &Trigger::Failures { count: 3 },
-            &Trigger::Load { above: 8.0 },
+            &Trigger::Load { above: 8.0, per_core: false },
             &Trigger::Memory { above: 0.8 },
             &Trigger::RepeatedConflict { times: 2 },
             &Trigger::CriticalPath,
@@ -74,8 +74,8 @@ fn every_kind_of_downgrade_rule_is_understood() {
         [
             &Response::Act(Action::DowngradeToSerial),
             &Response::Act(Action::Abort),
-            &Response::ReduceParallelism,
-            &Response::ReduceParallelism,
+            &Response::ReduceParallelism(Reduction::One),
+            &Response::ReduceParallelism(Reduction::One),
             &Response::Act(Action::SerializeOperations),
             &Response::Prioritize,
             &Response::Retry,
@@ -97,7 +97,7 @@ fn settings_are_read_and_have_their_defaults() {
     assert_eq!(resolution.default_strategy.as_ref().unwrap().value, Action::DowngradeToSerial);
     assert_eq!(
         (resolution.timeout, resolution.retries, resolution.queue_size),
-        (Duration::from_secs(30), 2, 10)
+        (Some(Duration::from_secs(30)), 2, 10)
     );
     let tune = &stages.autotune.as_ref().unwrap().value;
     assert_eq!((tune.enabled, tune.min, tune.max, tune.step), (true, 2, 8, 2));
@@ -105,10 +105,7 @@ fn settings_are_read_and_have_their_defaults() {
     assert_eq!(stages.validation.max_groups, Some(8));
     let bare = sound("parallel_groups: {P1: [{group_id: a, agents: [x]}]}").stages;
     let resolution = &bare.resolution;
-    assert_eq!(
-        (resolution.timeout, resolution.retries, resolution.queue_size),
-        (Duration::from_secs(30), 2, 10)
-    );
+    assert_eq!((resolution.timeout, resolution.retries, resolution.queue_size), (None, 2, 10));
     assert!(resolution.default_strategy.is_none() && bare.autotune.is_none());
     assert!(bare.phases[0].groups[0].can_parallel.value);
 }
@@ -129,10 +126,13 @@ fn other_spellings_anchors_and_merge_keys_are_understood() {
     assert_eq!(stages.dependencies.len(), 7);
     assert!(stages.dependencies.iter().all(|dependency| dependency.wait_for_completion));
     assert_eq!(stages.resolution.default_strategy.as_ref().unwrap().value, MutexLock);
-    assert_eq!((stages.resolution.timeout, stages.resolution.queue_size), (Duration::from_secs(60), 20));
+    assert_eq!(
+        (stages.resolution.timeout, stages.resolution.queue_size),
+        (Some(Duration::from_secs(60)), 20)
+    );
     assert!(stages.autotune.as_ref().unwrap().value.enabled);
     assert_eq!(stages.downgrades[0].trigger, Trigger::LockTimeout { after: Some(Duration::from_secs(45)) });
-    assert_eq!(stages.downgrades[1].trigger, Trigger::Load { above: 6.0 });
+    assert_eq!(stages.downgrades[1].trigger, Trigger::Load { above: 6.0, per_core: false });
     assert_eq!(stages.downgrades[2].trigger, Trigger::Network);
 }
 

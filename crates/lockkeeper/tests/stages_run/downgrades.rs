@@ -50,6 +50,29 @@ fn a_group_on_the_longest_path_that_fails_is_rolled_back_and_told() {
     assert!(stages.path("rolled").exists() && !stages.logged("NOTICED").is_empty());
 }
 
+/// Requirement 142. A rule for conflicts takes parallelism away, too.
+#[test]
+fn conflict_rules_are_logged_counted_and_shown_like_downgrade_rules() {
+    let text = "parallel_groups:\n  P1:\n    - {group_id: a, conflict_paths: [\"src/**\"], command: 'true'}\n    \
+        - {group_id: b, conflict_paths: [\"src/**\"], command: 'true'}\nconflict_detection:\n  rules:\n    \
+        - {name: same_file, severity: FATAL, action: mutex_lock, paths: [\"src/**\"]}\n";
+    let stages = Stages::new(text);
+    let mut running = stages.world.start(["stages", "run", "STAGES.yml", "P1", "--load", "0"]);
+    running.until_stderr("rule same_file: mutex, because a and b conflict in src/");
+    running.wait().code(0);
+    assert_eq!(rules(&stages), [rule("same_file", "mutex")]);
+    let document = stages.run("P1", &[]).code(0).json();
+    assert_eq!(document["downgrades"], 1, "{document}");
+    let report = stages.world.json(&["stages", "report", "STAGES.yml"]);
+    assert_eq!(report["downgrades_last_hour"], 2, "{report}");
+    for _ in 0..9 {
+        stages.run("P1", &[]).code(0);
+    }
+    let locks = stages.world.json(&["locks"]);
+    let alerts = locks["alerts"].as_array().unwrap();
+    assert!(alerts.iter().any(|alert| alert["code"] == "DOWNGRADES" && alert["value"] == 11), "{locks}");
+}
+
 /// The rules that fired while another owner held the lease of the first group.
 fn rules_while_held(more: &str) -> Vec<(String, String)> {
     let stages = three("true", more);
@@ -164,4 +187,98 @@ fn more_than_ten_downgrades_an_hour_raise_an_alert_in_report_and_doctor() {
     let codes: Vec<&Value> =
         diagnosis["alerts"].as_array().unwrap().iter().map(|alert| &alert["code"]).collect();
     assert_eq!(codes, [&Value::from("DOWNGRADES")], "{diagnosis}");
+}
+
+/// How many groups the log says run at a time after the first reduction.
+fn reduced(to: &str) -> (String, String) {
+    let mut text = String::from("parallel_groups:\n  P1:\n");
+    for group in 0..6 {
+        text.push_str(&format!(
+            "    - {{group_id: g{group}, conflict_paths: [\"{group}/**\"], command: 'true'}}\n"
+        ));
+    }
+    let rule =
+        format!("downgrade_rules: [{{name: load, trigger: 系统负载>80%, from: max_parallel, to: {to}}}]\n");
+    let stages = Stages::new(&format!("{text}{rule}"));
+    stages.world.run(["stages", "run", "STAGES.yml", "P1", "--load", "900", "--max-load", "1000"]).code(0);
+    rules(&stages).swap_remove(0)
+}
+
+/// Requirements 126, 203. The load is a share of all cores.
+#[test]
+fn parallelism_is_reduced_by_a_number_or_by_half() {
+    assert_eq!(reduced("reduce_parallel_by_2"), rule("load", "4 at a time"));
+    assert_eq!(reduced("reduce_parallel_by_half"), rule("load", "3 at a time"));
+}
+
+/// Requirements 126, 203.
+#[test]
+fn a_conflict_of_a_rule_makes_the_phase_serial_with_a_delay_between_groups() {
+    let text = r#"
+parallel_groups:
+  P1:
+    - {group_id: a, conflict_paths: ["x/**", "s.json"], command: 'date +%s%N >> times'}
+    - {group_id: b, conflict_paths: ["y/**", "s.json"], command: 'date +%s%N >> times'}
+    - {group_id: c, conflict_paths: ["z/**"], command: 'date +%s%N >> times'}
+conflict_detection:
+  rules: [{name: shared, severity: FATAL, action: mutex_lock, paths: ["s.json"]}]
+downgrade_rules:
+  - {name: shared_met, trigger: shared检测到冲突, from: parallel, to: serial_with_delay, delay_seconds: 0.3, log_level: WARN, reason: it is shared}
+"#;
+    let stages = Stages::new(text);
+    stages.run("P1", &[]).code(0);
+    assert_eq!(rules(&stages), [rule("shared", "mutex"), rule("shared_met", "serial")]);
+    let line = &stages.logged("DOWNGRADED")[1];
+    assert_eq!((&line["level"], &line["note"]), (&"WARN".into(), &"it is shared".into()), "{line}");
+    let times = std::fs::read_to_string(stages.path("times")).unwrap();
+    let times: Vec<u64> = times.lines().map(|time| time.parse().unwrap()).collect();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 300_000_000), "{times:?}");
+}
+
+/// Requirements 126, 203. Nothing is undone unless a command for it is named.
+#[test]
+fn an_abort_with_rollback_runs_the_command_or_says_that_there_is_none() {
+    let more = "downgrade_rules: [{name: critical, trigger: 关键路径agent失败, from: parallel, to: abort_with_rollback}]";
+    let stages = three("echo work > $LOCKKEEPER_GROUP; exit 3", more);
+    let document = stages.run("P1", &[]).code(1).json();
+    assert_eq!(
+        (&document["rollback_wanted"], &document["rolled_back"]),
+        (&true.into(), &Value::Null),
+        "{document}"
+    );
+    assert_eq!(document["stopped"], "rule critical");
+    assert!(stages.path("a").exists(), "the work of a group stays");
+    assert_eq!(stages.logged("ROLLBACK")[0]["result"], "NONE");
+    let told = stages.world.run(["stages", "run", "STAGES.yml", "P1", "--load", "0"]).code(1);
+    told.says("nothing was rolled back");
+    let document = stages.run("P1", &["--rollback", "touch rolled"]).code(1).json();
+    assert_eq!(document["rolled_back"], true);
+    assert!(stages.path("rolled").exists());
+}
+
+/// Requirement 203. `git reset --keep` refuses to lose work that is not committed.
+#[test]
+fn a_rollback_knows_the_commit_from_before() {
+    let stages = Stages::new(
+        "parallel_groups:\n  P1: [{group_id: a, command: 'git commit -q --allow-empty -m new; exit 1'}]\n\
+         downgrade_rules: [{name: critical, trigger: critical_path, to: abort_with_rollback}]\n",
+    );
+    for line in ["init -q", "config user.name t", "config user.email t@t", "commit -q --allow-empty -m old"] {
+        stages.world.git_run(&line.split(' ').collect::<Vec<_>>());
+    }
+    let document = stages.run("P1", &["--rollback", "git reset -q --keep {head}"]).code(1).json();
+    assert_eq!(document["rolled_back"], true, "{document}");
+    let log = lockkeeper_testing::Finished::of(stages.world.command("git").args(["log", "--format=%s"]));
+    assert_eq!(log.code(0).stdout().trim(), "old");
+}
+
+/// Requirements 126, 203. All failures are retried where the rule is not about the network.
+#[test]
+fn agents_that_fail_are_retried_where_a_rule_says_so() {
+    let more = "downgrade_rules: [{name: failures, trigger: 并行组中≥2个agent失败, to: retry_with_backoff, delay: 10ms, max_retries: 2}]";
+    let command =
+        "echo x >> $LOCKKEEPER_GROUP.tries; test $(wc -l < $LOCKKEEPER_GROUP.tries) -ge 3 || exit 1";
+    let stages = three(command, more);
+    stages.run("P1", &[]).code(0);
+    assert_eq!(std::fs::read_to_string(stages.path("a.tries")).unwrap(), "x\nx\nx\n");
 }

@@ -137,6 +137,38 @@ conflict_detection:
     assert_eq!(refused["error"]["reason_code"], "CONFLICT_ABORT", "{refused}");
     assert!(!stages.path("begun").exists() && stages.logged("STARTED").is_empty());
     assert_eq!(stages.log("conflicts.log").len(), 1);
+    let runs = stages.world.json(&["runs"]);
+    let all = runs["runs"].as_array().unwrap();
+    assert_eq!(all.len(), 2, "{runs}");
+    for run in all {
+        assert_eq!(
+            (&run["status"], &run["reason_code"]),
+            (&"rejected".into(), &"CONFLICT_ABORT".into()),
+            "{run}"
+        );
+    }
+}
+
+/// Requirement 126. The repository is the one of the file, from wherever it is started.
+#[test]
+fn a_file_of_another_repository_runs_in_that_repository() {
+    let world = lockkeeper_testing::world!().git();
+    let text = "parallel_groups:\n  P1: [{group_id: a, conflict_paths: [\"x/**\"], command: 'pwd > here'}]\n\
+        monitoring: {output_file: .workflow/metrics/stats.jsonl}\n";
+    lockkeeper_testing::files::write(&world.path(".workflow/STAGES.yml"), text);
+    let file = world.path(".workflow/STAGES.yml");
+    let elsewhere = world.beside("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let mut command = world.lockkeeper(["stages", "run", file.to_str().unwrap(), "P1", "--load", "0"]);
+    lockkeeper_testing::Finished::of(command.current_dir(&elsewhere)).code(0);
+    let here = std::fs::read_to_string(world.path("here")).unwrap();
+    assert_eq!(std::path::Path::new(here.trim()), std::fs::canonicalize(world.cwd()).unwrap());
+    assert!(world.path(".git/lockkeeper/runs.db").exists());
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "nothing is left where it was started");
+    assert!(
+        world.path(".workflow/metrics/stats.jsonl").exists(),
+        "paths begin at the root of the repository"
+    );
 }
 
 /// Requirement 124. A queue that would be longer than the file allows does not begin.

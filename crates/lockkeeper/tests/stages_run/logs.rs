@@ -45,6 +45,7 @@ fn a_report_sums_up_and_draws_what_was_run() {
     let report = stages.world.run(["--json", "stages", "report", "STAGES.yml"]).code(0).json();
     let execution = &report["executions"][0];
     assert_eq!((&execution["mode"], execution["groups"].as_array().unwrap().len()), (&"MUTEX".into(), 2));
+    // The two ran one by one, so they were measured.
     assert!(execution["speed_up"].as_f64().is_some() && report["conflicts"] == 1, "{report}");
     let picture = stages.world.run(["stages", "report", "STAGES.yml", "--svg"]).code(0).stdout();
     assert!(picture.starts_with("<svg ") && picture.contains("impl-frontend"), "{picture}");
@@ -74,4 +75,39 @@ fn the_monitor_of_a_lock_folder_runs_as_long_as_the_run() {
     until("the monitor ended", || monitor().is_null());
     stages.world.touch("go");
     until("the agent ended", || stages.processes().is_empty());
+}
+
+/// Requirement 138. A speed-up compares with the measured time of the same commands one by one.
+#[test]
+fn a_speed_up_is_claimed_only_against_a_measurement() {
+    let text = |last: &str| {
+        format!(
+            "parallel_groups:\n  P1:\n    - {{group_id: a, conflict_paths: [a], command: sleep 0.3}}\n    \
+             - {{group_id: b, conflict_paths: [b], command: sleep 0.3}}\n    - {{group_id: c, conflict_paths: [c], command: {last}}}\n"
+        )
+    };
+    let stages = Stages::new(&text("sleep 0.3"));
+    let last = || {
+        stages.world.json(&["stages", "report", "STAGES.yml"])["executions"]
+            .as_array()
+            .unwrap()
+            .last()
+            .cloned()
+            .unwrap()
+    };
+    stages.run("P1", &[]).code(0);
+    assert!(last()["speed_up"].is_null(), "{}", last());
+    stages.run("P1", &["--jobs", "1"]).code(0);
+    stages.run("P1", &[]).code(0);
+    let execution = last();
+    let (one_by_one, wall) =
+        (execution["one_by_one_ms"].as_f64().unwrap(), execution["wall_ms"].as_f64().unwrap());
+    let claimed = execution["speed_up"].as_f64().unwrap();
+    assert!(one_by_one >= 900.0 && (claimed - one_by_one / wall).abs() < 1e-6, "{execution}");
+    std::fs::write(stages.path("STAGES.yml"), text("'false'")).unwrap();
+    stages.run("P1", &[]).code(1);
+    assert!(last()["speed_up"].is_null(), "it failed: {}", last());
+    std::fs::write(stages.path("STAGES.yml"), text("sleep 0.2")).unwrap();
+    stages.run("P1", &[]).code(0);
+    assert!(last()["speed_up"].is_null(), "another command: {}", last());
 }

@@ -157,7 +157,7 @@ fn a_path_that_an_outside_command_holds_makes_a_group_wait_and_that_is_told() {
     assert!(!stages.path("done").exists());
     stages.world.touch("go");
     holder.wait().code(0);
-    waiting.wait().code(0).says("api: waits, src/api/** is held by");
+    waiting.wait().code(0).says("api: waits at most 5m 0s, src/api/** is held by");
     assert!(stages.path("done").exists());
 }
 

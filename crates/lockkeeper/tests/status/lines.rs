@@ -1,5 +1,6 @@
 //! What a line looks like, byte for byte, and what else is read.
 
+use lockkeeper_formats::json::Json;
 use lockkeeper_formats::status::{LineError, MAX_LINE, State, StatusLine, StatusLog};
 use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Map, Value, json};
@@ -99,7 +100,10 @@ fn message_and_meta_are_optional_and_meta_carries_the_rest() {
     assert_eq!(full.to_text(), text);
     let read: StatusLine = text.parse().unwrap();
     assert_eq!(read, full);
-    assert_eq!(read.meta().unwrap().get("retry_count"), meta.get("retry_count"));
+    assert_eq!(
+        read.meta().unwrap().get("retry_count").cloned(),
+        meta.get("retry_count").cloned().map(Json::from)
+    );
 }
 
 /// Requirements 71, 203.
@@ -166,4 +170,23 @@ fn a_line_has_a_greatest_length_and_depth() {
     };
     assert!(deep(63).unwrap().to_text().parse::<StatusLine>().is_ok());
     assert!(matches!(deep(64), Err(LineError::TooDeep)));
+}
+
+/// Requirement 56. Numbers of any size come through.
+#[test]
+fn integers_of_any_size_survive() {
+    let digits = "9".repeat(400);
+    for number in ["123456789012345678901234567890", "-18446744073709551616", &digits] {
+        let line = format!(
+            r#"{{"state": "DONE", "task_id": "t", "timestamp": "2026-01-31T12:00:00.000Z", "meta": {{"n": [{number}]}}}}"#
+        );
+        assert_eq!(line.parse::<StatusLine>().unwrap().to_text(), line);
+        let world = lockkeeper_testing::world!();
+        let meta = format!(r#"{{"n": {number}}}"#);
+        let written =
+            world.run(["--json", "status", "emit", "DONE", "--task", "t", "--meta", &meta]).code(0).stdout();
+        assert!(written.contains(&format!(r#""meta": {{"n": {number}}}"#)), "{written}");
+        let log = std::fs::read_to_string(world.beside("swarm").join("status.log")).unwrap();
+        assert_eq!(log, written);
+    }
 }

@@ -51,6 +51,13 @@ impl Executor {
         }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        match self {
+            Self::Server(server) => server.pid(),
+            Self::Command(command) => command.pid(),
+        }
+    }
+
     /// Ends it by a signal that it does not handle, and waits for its end.
     pub(crate) fn end_by(self, signal: Signal) {
         match self {
@@ -161,7 +168,7 @@ fn a_run_whose_executor_and_command_are_gone_can_be_retried_at_once() {
     go(&site);
     until("the command has ended", || !lives(pid));
     Finished::of(&mut site.lockkeeper(&["run", "retry", run.as_str()])).code(0);
-    assert_eq!(site.run(&run).reason(), Some(Reason::Lost));
+    assert_eq!(site.run(&run).reason(), Some(Reason::ExitCode), "its guardian saw the end");
     assert_eq!(site.runs.find("a").unwrap().status(), Status::Queued);
 }
 

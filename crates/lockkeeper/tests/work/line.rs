@@ -1,11 +1,12 @@
 //! Runs that wait for leases.
 
-use std::time::{Duration, Instant};
+use std::fs::OpenOptions;
+use std::time::Duration;
 
 use lockkeeper_core::record::Priority;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::Status;
-use rustix::process::Signal;
+use lockkeeper_testing::{Signal, files};
 
 use super::site::{Site, number_in, until};
 
@@ -17,8 +18,12 @@ fn holding(site: &Site, id: &str, name: &str, script: &str) -> Request {
 #[test]
 fn what_nobody_reads_does_not_stop_the_work() {
     let site = Site::new();
-    // Nobody reads what this one tells, and a pipe takes far less than that.
-    let _worker = site.worker(&["--jobs", "4"]);
+    let pipe = site.path("pipe");
+    files::make_fifo(&pipe);
+    // It is open for reading, but nobody reads the events. A pipe takes far less than all of them.
+    let _reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    let into_the_pipe = ["sh", "-c", "exec \"$@\" > pipe", "sh"];
+    let _worker = site.worker_under(&into_the_pipe, &["--jobs", "4"]);
     let many: Vec<Request> =
         (0..400).map(|n| site.command(&format!("r{n}-{}", "x".repeat(60)), &["true"])).collect();
     let many = site.runs.submit_all(&many, None).unwrap();
@@ -38,9 +43,8 @@ fn thousands_that_wait_for_one_lock_hold_up_nobody_else() {
     site.runs.submit_all(&crowd, None).unwrap();
     for round in 0..10 {
         let other = site.submit(&holding(&site, &format!("o{round}"), "other", "exit 0"));
-        let since = Instant::now();
+        // The lock of the crowd is held for longer than this waits.
         assert_eq!(site.end_of(&other).status(), Status::Succeeded);
-        assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
     }
     // Its turn comes with the end of the one before.
     site.runs.cancel(&first, None).unwrap();
@@ -67,25 +71,17 @@ fn runs_begin_by_priority_and_then_in_turn() {
 #[test]
 fn a_run_waits_for_a_lease_of_somebody_else_and_is_woken() {
     let site = Site::new();
-    let mut holder = std::process::Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
-        .args(["exec", "db", "--", "sh", "-c", "echo > held; read line"])
-        .env("LOCKKEEPER_DIR", site.store())
-        .current_dir(site.dir())
-        .stdin(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    until("it is held", || site.dir().join("held").exists());
+    let holder = site.hold(&["db"]);
     let run = site.submit(&holding(&site, "a", "db", "echo a >> record"));
     let mut worker = site.worker(&[]);
     let told = worker.until("waiting");
     let why = told["message"].as_str().unwrap();
     assert!(why.contains("db is held by") && why.contains("position 1"), "{why}");
-    // It does not keep the hand from other work.
+    // The slot executes other work meanwhile.
     let other = site.submit(&site.script("b", "echo b >> record"));
     assert_eq!(site.end_of(&other).status(), Status::Succeeded);
     assert_eq!(site.run(&run).status(), Status::Queued);
-    drop(holder.stdin.take());
-    holder.wait().unwrap();
+    holder.finish().code(0);
     assert_eq!(site.end_of(&run).status(), Status::Succeeded);
     assert_eq!(site.record(), ["b", "a"]);
     worker.signal(Signal::TERM);

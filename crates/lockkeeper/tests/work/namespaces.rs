@@ -45,6 +45,21 @@ impl Container {
     fn order(&mut self, line: &str) {
         writeln!(self.orders, "{line}").unwrap();
     }
+
+    /// Stops the worker, but not while it writes: nobody else could write before it goes on.
+    fn freeze(&mut self, site: &Site) {
+        let frozen = site.path("frozen");
+        let running = "grep -L '^State:.T' /proc/$worker/task/*/status | grep -q .";
+        loop {
+            self.order(&format!("kill -STOP $worker; while {running}; do :; done; echo 1 > frozen"));
+            number_in(&frozen);
+            if site.can_be_written() {
+                return;
+            }
+            std::fs::remove_file(&frozen).unwrap();
+            self.order("kill -CONT $worker");
+        }
+    }
 }
 
 fn submit(site: &Site) -> RunId {
@@ -120,8 +135,7 @@ fn the_command_of_a_frozen_worker_of_another_namespace_is_not_made_twice() {
     let run = submit(&site);
     number_in(&site.dir().join("started"));
     until_recorded(&site, &run);
-    container.order("kill -STOP $worker; echo 1 > frozen");
-    number_in(&site.path("frozen"));
+    container.freeze(&site);
     let sibling = site.worker_under(&UNSHARE, &["--heartbeat", "50ms"]);
     // Far more than three heartbeats.
     for round in 0..20 {

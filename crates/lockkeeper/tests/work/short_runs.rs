@@ -12,7 +12,8 @@ use lockkeeper_core::run::{Reason, Run, Status};
 use lockkeeper_engine::runs::output::Output;
 use rustix::process::Signal;
 
-use super::site::{Site, until};
+use super::guardians::WORKER;
+use super::site::{Site, is_stopped, until};
 
 /// A request whose command says that it ran, and goes on with `rest`.
 fn recorded(site: &Site, id: &str, rest: &str) -> Request {
@@ -48,9 +49,9 @@ fn check_end(run: &Run) {
 fn a_killed_worker_loses_no_end_that_it_saw_and_nothing_that_had_not_begun() {
     let site = Site::new();
     let mut all = short(&site, "a", 24);
-    let killer = site.submit(&recorded(&site, "killer", "kill -9 $PPID"));
+    let killer = site.submit(&recorded(&site, "killer", &format!("kill -9 {WORKER}")));
     all.extend(short(&site, "b", 15));
-    assert_eq!(site.unheard_worker(&["--jobs", "1"]).wait(), Some(128 + 9));
+    assert_eq!(site.worker(&["--jobs", "1"]).wait(), Some(128 + 9));
     site.drain("2");
     let mut times: BTreeMap<String, u32> = BTreeMap::new();
     for line in site.record() {
@@ -60,7 +61,10 @@ fn a_killed_worker_loses_no_end_that_it_saw_and_nothing_that_had_not_begun() {
     assert!(times.iter().all(|(line, times)| *times == 1 && line.ends_with(" 1")), "{times:?}");
     for id in &all {
         check_end(&site.run(id));
-        assert_eq!(site.kinds(id), ["submitted", "claimed", "ended"]);
+        // A command that takes long, as all do on a loaded machine, is also reported as started.
+        let mut kinds = site.kinds(id);
+        kinds.retain(|kind| kind != "started");
+        assert_eq!(kinds, ["submitted", "claimed", "ended"]);
     }
     assert!(site.run(&killer).status().is_terminal());
     site.assert_settled("after the kill");
@@ -73,7 +77,7 @@ fn what_waits_behind_a_long_command_is_queued_and_keeps_its_order() {
     short(&site, "a", 20);
     let long = site.submit(&recorded(&site, "long", "until [ -e go ]; do sleep 0.01; done"));
     let after = short(&site, "b", 12);
-    let mut worker = site.unheard_worker(&["--jobs", "1"]);
+    let mut worker = site.worker(&["--jobs", "1"]);
     until("the long command runs", || {
         site.run(&long).process().is_some_and(|process| process.command.is_some())
     });
@@ -108,15 +112,21 @@ fn nobody_waits_behind_a_long_command_while_another_worker_is_free() {
 /// Requirements 78, 80. A run that was canceled before its command begins is not started.
 #[test]
 fn a_run_that_is_canceled_before_it_begins_is_not_started() {
-    let site = Site::new();
-    short(&site, "a", 20);
-    // It stops its worker, as a debugger or a container that is frozen does.
-    let stopper = site.submit(&recorded(&site, "stopper", "kill -STOP $PPID"));
-    let after = short(&site, "b", 12);
-    let mut worker = site.unheard_worker(&["--jobs", "1"]);
-    until("the worker was stopped", || {
-        site.record().contains(&"stopper 1".to_owned()) && is_stopped(worker.pid())
-    });
+    let (site, mut worker, stopper, after) = loop {
+        let site = Site::new();
+        short(&site, "a", 20);
+        // It stops its worker, as a debugger or a container that is frozen does.
+        let stopper = site.submit(&recorded(&site, "stopper", &format!("kill -STOP {WORKER}")));
+        let after = short(&site, "b", 12);
+        let worker = site.worker(&["--jobs", "1"]);
+        until("the worker was stopped", || {
+            site.record().contains(&"stopper 1".to_owned()) && is_stopped(worker.pid())
+        });
+        // If it was stopped while it wrote, nobody can write, and so cancel, until it goes on.
+        if site.can_be_written() {
+            break (site, worker, stopper, after);
+        }
+    };
     // The last one is certainly not under way, whatever the worker could do before it was stopped.
     let canceled = after.last().unwrap();
     assert_eq!(site.runs.cancel(canceled, None).unwrap().run.status(), Status::Canceled);
@@ -128,15 +138,6 @@ fn a_run_that_is_canceled_before_it_begins_is_not_started() {
     let lines = site.record();
     assert!(!lines.contains(&"b11 1".to_owned()), "{lines:?}");
     assert_eq!(lines.len(), 32, "{lines:?}");
-}
-
-/// Whether all threads of a process are stopped.
-fn is_stopped(pid: u32) -> bool {
-    let mut threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    threads.all(|thread| {
-        let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default();
-        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
-    })
 }
 
 /// Requirement 84. One slot executes one run at a time, in the order of the queue, and each has the times of its own
@@ -223,8 +224,9 @@ fn what_was_written_before_a_worker_was_killed_is_kept() {
         site.submit(&site.command(&format!("short{number}"), &["true"]));
     }
     // It ends its worker as soon as it has begun, and goes on.
-    let script = "echo before; kill -9 $PPID; echo after; until [ -e go ]; do sleep 0.01; done; echo last";
-    let run = site.submit(&site.script("a", script));
+    let script =
+        format!("echo before; kill -9 {WORKER}; echo after; until [ -e go ]; do sleep 0.01; done; echo last");
+    let run = site.submit(&site.script("a", &script));
     let mut worker = site.worker(&["--jobs", "1"]);
     worker.wait();
     let _next = site.worker(&["--jobs", "1"]);

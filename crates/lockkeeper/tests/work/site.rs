@@ -1,9 +1,7 @@
-//! A state folder, requests in it, and workers on it.
+//! A world with requests in its store, and workers on it.
 
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::RunId;
@@ -11,16 +9,15 @@ use lockkeeper_core::request::Request;
 use lockkeeper_core::retry::RetryPolicy;
 use lockkeeper_core::run::Run;
 use lockkeeper_engine::runs::Runs;
-use lockkeeper_platform::process;
-use rustix::process::{Pid, Signal, kill_process};
+use lockkeeper_testing::{Signal, Started, World, processes};
 use serde_json::Value;
 
-/// Far longer than anything here takes, however loaded the machine is.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
+pub(crate) use lockkeeper_testing::processes::{is_alive as lives, pid_in as number_in};
+pub(crate) use lockkeeper_testing::{LIMIT as PATIENCE, until};
 
-/// A folder with requests and a record of what their commands did.
+/// A world whose store is beside the working folder, in which commands run.
 pub(crate) struct Site {
-    folder: tempfile::TempDir,
+    world: World,
     pub(crate) runs: Runs,
 }
 
@@ -30,23 +27,24 @@ impl Site {
     }
 
     pub(crate) fn in_folder(folder: tempfile::TempDir) -> Self {
-        std::fs::create_dir(folder.path().join("work")).unwrap();
-        let runs = Runs::open(&folder.path().join("store")).unwrap();
-        Self { folder, runs }
+        let world = World::in_folder(folder, env!("CARGO_BIN_EXE_lockkeeper"));
+        let store = world.beside("store");
+        let runs = Runs::open(&store).unwrap();
+        Self { world: world.set("LOCKKEEPER_DIR", store).set("LOCKKEEPER_GRACE", "2s"), runs }
     }
 
     pub(crate) fn store(&self) -> PathBuf {
-        self.folder.path().join("store")
+        self.world.beside("store")
     }
 
     /// A path beside the store.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.world.beside(name)
     }
 
     /// Where commands run.
     pub(crate) fn dir(&self) -> PathBuf {
-        self.path("work")
+        self.world.cwd().to_owned()
     }
 
     /// A request that runs a shell script in [`Site::dir`].
@@ -93,38 +91,59 @@ impl Site {
     /// The same under another program, such as `strace`.
     pub(crate) fn worker_under(&self, wrapper: &[&str], args: &[&str]) -> Worker {
         let mut command = self.lockkeeper_under(wrapper, &[&["--json", "work"], args].concat());
-        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
-        let output = BufReader::new(process.stdout.take().unwrap());
-        Worker { process, output }
+        Worker { process: Started::of(&mut command) }
     }
 
-    /// Any command of `lockkeeper` on this store.
+    /// How many calls of one kind the dynamic loader makes before the program begins.
+    pub(crate) fn calls_of_the_loader(&self, call: &str) -> usize {
+        self.world.calls_of_the_loader(call)
+    }
+
+    /// Stops a worker, but not while it writes: nobody else could write before it goes on.
+    pub(crate) fn freeze(&self, worker: &Worker) {
+        loop {
+            worker.signal(Signal::STOP);
+            until("the worker is stopped", || is_stopped(worker.pid()));
+            if self.can_be_written() {
+                return;
+            }
+            worker.signal(Signal::CONT);
+        }
+    }
+
+    /// Whether nobody writes to the store now.
+    pub(crate) fn can_be_written(&self) -> bool {
+        ["gate", "runs.gate"].iter().all(|name| match std::fs::File::open(self.store().join(name)) {
+            Ok(file) => file.try_lock().is_ok(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+            Err(error) => panic!("{name}: {error}"),
+        })
+    }
+
+    /// Holds a lease with `exec` until [`Started::finish`].
+    pub(crate) fn hold(&self, args: &[&str]) -> Started {
+        self.world.hold(args)
+    }
+
+    /// Any command of `lockkeeper` on this store, in the folder beside the store.
     pub(crate) fn lockkeeper(&self, args: &[&str]) -> Command {
         self.lockkeeper_under(&[], args)
     }
 
     /// The same under another program, such as `unshare`.
     pub(crate) fn lockkeeper_under(&self, wrapper: &[&str], args: &[&str]) -> Command {
-        let line = [wrapper, &[env!("CARGO_BIN_EXE_lockkeeper")], args].concat();
-        let mut command = Command::new(line[0]);
-        command.args(&line[1..]).current_dir(self.folder.path()).stdin(Stdio::null());
-        command.env("LOCKKEEPER_DIR", self.store()).env("AI_SWARM_DIR", self.path("swarm"));
-        command.env("LOCKKEEPER_GRACE", "2s").env_remove("LOCKKEEPER_STORE").env_remove("LOCKKEEPER_UNDER");
+        let mut command = if wrapper.is_empty() {
+            self.world.lockkeeper(args)
+        } else {
+            self.world.lockkeeper_under(wrapper, args)
+        };
+        command.current_dir(self.path(""));
         command
-    }
-
-    /// The same, for workers that tell more than anybody reads.
-    pub(crate) fn unheard_worker(&self, args: &[&str]) -> Worker {
-        let mut worker = self.worker(args);
-        let output = std::mem::replace(&mut worker.output, BufReader::new(nothing()));
-        std::thread::spawn(move || std::io::copy(&mut { output }, &mut std::io::sink()));
-        worker
     }
 
     /// Works until nothing is left to do. Runs may fail.
     pub(crate) fn drain(&self, jobs: &str) {
         let mut worker = self.worker(&["--jobs", jobs, "--drain"]);
-        while worker.try_told().is_some() {}
         assert!(matches!(worker.wait(), Some(0 | 1)));
     }
 
@@ -153,39 +172,34 @@ impl Site {
 
 /// Processes that were started for a run of this store.
 pub(crate) fn marked(store: &Path) -> Vec<u32> {
-    let mark = format!("LOCKKEEPER_DIR={}", store.display());
-    let is_marked = |pid: &u32| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let entries: Vec<&[u8]> = environment.split(|byte| *byte == 0).collect();
-        entries.contains(&mark.as_bytes())
-            && entries.iter().any(|entry| entry.starts_with(b"LOCKKEEPER_RUN_ID="))
-    };
-    let numbers =
-        std::fs::read_dir("/proc").unwrap().filter_map(|one| one.ok()?.file_name().to_str()?.parse().ok());
-    numbers.filter(is_marked).filter(|pid| lives(*pid)).collect()
+    processes::of_runs(store)
 }
 
-/// A worker that runs, and what it tells.
+/// Whether all threads of a process are stopped.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    let mut threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.all(|thread| {
+        let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+    })
+}
+
+/// A worker that runs, and the events that it prints.
 pub(crate) struct Worker {
-    process: Child,
-    output: BufReader<ChildStdout>,
+    process: Started,
 }
 
 impl Worker {
     pub(crate) fn pid(&self) -> u32 {
-        self.process.id()
+        self.process.pid()
     }
 
-    /// The next thing that it tells; none when it has ended.
+    /// The next event; none when the worker has ended.
     pub(crate) fn try_told(&mut self) -> Option<Value> {
-        let mut line = String::new();
-        match self.output.read_line(&mut line).unwrap() {
-            0 => None,
-            _ => Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))),
-        }
+        self.process.try_json()
     }
 
-    /// Reads on until it tells this of a run.
+    /// Reads on until an event of this kind.
     pub(crate) fn until(&mut self, event: &str) -> Value {
         loop {
             let told = self.try_told().unwrap_or_else(|| panic!("it ended before it told `{event}`"));
@@ -196,61 +210,21 @@ impl Worker {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).unwrap();
+        self.process.signal(signal);
     }
 
-    /// Ends it as nobody expects.
     pub(crate) fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        self.process.kill();
     }
 
     /// Its exit code, or 128 and the signal.
     pub(crate) fn wait(&mut self) -> Option<i32> {
-        let status = self.process.wait().unwrap();
+        use std::os::unix::process::ExitStatusExt;
+        let status = self.process.end();
         status.code().or_else(|| status.signal().map(|signal| 128 + signal))
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
-        self.process.try_wait().unwrap().is_some()
+        self.process.has_ended()
     }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// An output of somebody who has nothing to say.
-fn nothing() -> ChildStdout {
-    let mut process = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
-    process.wait().unwrap();
-    process.stdout.take().unwrap()
-}
-
-/// Looks until something is so, for things that nobody tells of.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let limit = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < limit, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Whether a process of that number is there and not a zombie.
-pub(crate) fn lives(pid: u32) -> bool {
-    process::identify(pid).is_ok()
-}
-
-/// A process number that a command wrote to a file, once it is there whole.
-pub(crate) fn number_in(path: &Path) -> u32 {
-    let mut number = None;
-    until("a command wrote its number", || {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        number = text.strip_suffix('\n').and_then(|text| text.trim().parse().ok());
-        number.is_some()
-    });
-    number.unwrap()
 }

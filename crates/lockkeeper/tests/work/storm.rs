@@ -9,24 +9,13 @@ use lockkeeper_core::record::Priority;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::retry::RetryPolicy;
 use lockkeeper_core::run::{Reason, Status};
-use rustix::process::Signal;
+use lockkeeper_testing::{Dice, Signal};
 
+use super::guardians::{guardian_of, kill};
 use super::site::{PATIENCE, Site, Worker, until};
 
 const REQUESTS: usize = 300;
 const WORKERS: usize = 4;
-
-/// A small generator, so that a seed gives the same storm again.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
 
 /// What can be held: as locks and paths, and the places that it means.
 const HOLDINGS: [(&[&str], &[&str], &[&str]); 7] = [
@@ -51,8 +40,8 @@ occupy() {
 "#;
 
 fn request(site: &Site, dice: &mut Dice, number: usize) -> Request {
-    let (locks, paths, places) = HOLDINGS[usize::try_from(dice.roll(HOLDINGS.len() as u64)).unwrap()];
-    let shared = dice.roll(4) == 0;
+    let (locks, paths, places) = *dice.pick(&HOLDINGS);
+    let shared = dice.below(4) == 0;
     let mode = if shared { "s" } else { "x" };
     let mut script = String::from(". ./library; echo $LOCKKEEPER_RUN_ID $LOCKKEEPER_ATTEMPT >> record; ");
     // No run is executed by two at once.
@@ -60,7 +49,7 @@ fn request(site: &Site, dice: &mut Dice, number: usize) -> Request {
     for place in places {
         script.push_str(&format!("occupy {place} {mode}; "));
     }
-    script.push_str(match dice.roll(8) {
+    script.push_str(match dice.below(8) {
         0 => "exit 1",
         1 => "(setsid sleep 300 &); exit 0",
         2 => "trap '' TERM; sleep 0.2",
@@ -72,19 +61,19 @@ fn request(site: &Site, dice: &mut Dice, number: usize) -> Request {
     let endless = script.ends_with("exec sleep 300");
     let after = match number {
         0 => Vec::new(),
-        _ if dice.roll(5) > 0 => Vec::new(),
-        _ => vec![format!("r{}", dice.roll(number as u64)).parse().unwrap()],
+        _ if dice.below(5) > 0 => Vec::new(),
+        _ => vec![format!("r{}", dice.below(number as u64)).parse().unwrap()],
     };
     Request {
         locks: locks.iter().map(|name| name.parse().unwrap()).collect(),
         paths: paths.iter().map(|path| path.parse().unwrap()).collect(),
         shared,
-        priority: Priority::new(i32::try_from(dice.roll(3)).unwrap()).unwrap(),
+        priority: Priority::new(i32::try_from(dice.below(3)).unwrap()).unwrap(),
         after,
-        timeout: (endless || dice.roll(3) == 0).then(|| Duration::from_millis(200 + dice.roll(400))),
-        queue_timeout: (dice.roll(20) == 0).then(|| Duration::from_millis(500 + dice.roll(5000))),
+        timeout: (endless || dice.below(3) == 0).then(|| Duration::from_millis(200 + dice.below(400))),
+        queue_timeout: (dice.below(20) == 0).then(|| Duration::from_millis(500 + dice.below(5000))),
         retry: RetryPolicy {
-            limit: u32::try_from(dice.roll(3)).unwrap(),
+            limit: u32::try_from(dice.below(3)).unwrap(),
             base: Duration::from_millis(20),
             ..RetryPolicy::default()
         },
@@ -93,44 +82,55 @@ fn request(site: &Site, dice: &mut Dice, number: usize) -> Request {
 }
 
 fn worker(site: &Site) -> Worker {
-    site.unheard_worker(&["--jobs", "4", "--heartbeat", "150ms"])
+    site.worker(&["--jobs", "4", "--heartbeat", "150ms"])
 }
 
 /// Requirements 83, 85, 87, 88, 89, 90, 91, 92. Invariants 1, 4, 9, 10.
 #[test]
 fn a_storm_of_workers_executes_everything_once_and_nothing_together_that_must_not_be() {
-    let seed = std::env::var("LOCKKEEPER_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()) * 7919 + 1);
-    eprintln!("LOCKKEEPER_SEED={seed}");
-    let mut dice = Dice(seed);
+    let mut dice = Dice::from_environment();
+    let seed = dice.seed();
     let site = Site::new();
     std::fs::create_dir(site.dir().join("places")).unwrap();
     std::fs::write(site.dir().join("library"), LIBRARY).unwrap();
-    let mut crew: Vec<Worker> = (0..WORKERS).map(|_| worker(&site)).collect();
+    let mut workers: Vec<Worker> = (0..WORKERS).map(|_| worker(&site)).collect();
     let mut runs = Vec::new();
+    let (mut kills, mut guardians) = (0, 0);
     for number in 0..REQUESTS {
         runs.push(site.submit(&request(&site, &mut dice, number)));
-        match dice.roll(12) {
+        match dice.below(12) {
             0 => {
-                let place = usize::try_from(dice.roll(WORKERS as u64)).unwrap();
-                crew[place].kill();
-                crew[place] = worker(&site);
+                let place = dice.index(WORKERS);
+                // Those that it handles let what it executes come to its end.
+                let signals = [Signal::KILL, Signal::KILL, Signal::QUIT, Signal::TERM, Signal::HUP];
+                workers[place].signal(signals[dice.index(5)]);
+                workers[place].wait();
+                workers[place] = worker(&site);
+                kills += 1;
+            }
+            4 => {
+                let place = dice.index(WORKERS);
+                if let Some(guardian) = guardian_of(workers[place].pid()) {
+                    kill(guardian, Signal::KILL);
+                    guardians += 1;
+                }
             }
             1 => {
-                let place = usize::try_from(dice.roll(WORKERS as u64)).unwrap();
-                crew[place].signal(Signal::STOP);
+                let place = dice.index(WORKERS);
+                workers[place].signal(Signal::STOP);
                 // Long enough to be replaced, at times.
-                std::thread::sleep(Duration::from_millis(dice.roll(900)));
-                crew[place].signal(Signal::CONT);
+                std::thread::sleep(Duration::from_millis(dice.below(900)));
+                workers[place].signal(Signal::CONT);
             }
             2..4 => {
-                let place = usize::try_from(dice.roll(runs.len() as u64)).unwrap();
+                let place = dice.index(runs.len());
                 // It may have ended, which is an answer as well.
                 let _ = site.runs.cancel(&runs[place], None);
             }
             _ => {}
         }
     }
+    eprintln!("{kills} workers and {guardians} guardians were ended");
     let limit = Instant::now() + PATIENCE * 3;
     let stuck = || {
         let unfinished = runs.iter().filter(|id| {
@@ -145,7 +145,7 @@ fn a_storm_of_workers_executes_everything_once_and_nothing_together_that_must_no
         assert!(Instant::now() < limit, "seed {seed}: {} runs do not end", stuck());
         std::thread::sleep(Duration::from_millis(50));
     }
-    for worker in &mut crew {
+    for worker in &mut workers {
         worker.signal(Signal::TERM);
         assert_eq!(worker.wait(), Some(0), "seed {seed}");
     }

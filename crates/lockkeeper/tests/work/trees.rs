@@ -5,6 +5,7 @@ use std::time::Duration;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::{Reason, Status};
 
+use super::guardians::WORKER;
 use super::site::{Site, lives, number_in, until};
 
 /// What commands leave behind: in a session of their own, forked twice, with nothing in their environment, with all
@@ -115,13 +116,13 @@ fn a_lock_is_not_handed_on_while_anything_of_the_run_lives() {
 #[test]
 fn what_a_command_left_behind_is_not_taken_for_the_command() {
     let site = Site::new();
-    let script = "(setsid sleep 300 &); kill -9 $PPID; exit 0";
-    let run = site.submit(&Request { locks: vec!["db".parse().unwrap()], ..site.script("a", script) });
+    let script = format!("(setsid sleep 300 &); kill -9 {WORKER}; exit 0");
+    let run = site.submit(&Request { locks: vec!["db".parse().unwrap()], ..site.script("a", &script) });
     let mut first = site.worker(&[]);
     assert_eq!(first.wait(), Some(128 + 9));
     let _second = site.worker(&[]);
     let ended = site.end_of(&run);
-    assert_eq!((ended.status(), ended.reason()), (Status::Failed, Some(Reason::Lost)), "{ended:?}");
+    assert_eq!((ended.status(), ended.reason()), (Status::Succeeded, None), "{ended:?}");
     until("it is settled", || site.run(&run).process().is_none());
     site.assert_settled("after the command that left something behind");
 }

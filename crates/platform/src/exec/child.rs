@@ -16,16 +16,16 @@ use rustix::stdio::{dup2_stderr, dup2_stdout};
 /// What the child sets up for itself.
 #[derive(Debug, Default)]
 pub(super) struct ChildSetup {
-    /// The liveness lock that the command inherits: which descriptor, and the lowest number that it may get.
-    lock: Option<(RawFd, RawFd)>,
+    /// What the command inherits: each descriptor, and the lowest number that it may get.
+    inherited: Vec<(RawFd, RawFd)>,
     /// The file that the child opens as standard output and error.
     log: Option<CString>,
 }
 
 impl ChildSetup {
-    /// Hands the liveness lock to the command. `lock` has to stay open until the command is started.
+    /// Hands a descriptor to the command. It has to stay open until the command is started.
     pub(super) fn inherit(&mut self, (descriptor, lowest): (BorrowedFd<'_>, i32)) {
-        self.lock = Some((descriptor.as_raw_fd(), lowest));
+        self.inherited.push((descriptor.as_raw_fd(), lowest));
     }
 
     /// Appends output and errors to a file. The child opens it: if this process did, every child that starts at the same
@@ -39,15 +39,15 @@ impl ChildSetup {
     /// Adds the setup to a command.
     #[expect(unsafe_code, reason = "code between fork and exec has to be async-signal-safe")]
     pub(super) fn add_to(self, command: &mut Command) {
-        if self.lock.is_some() || self.log.is_some() {
+        if !self.inherited.is_empty() || self.log.is_some() {
             // SAFETY: `run` only makes system calls that are async-signal-safe. It does not allocate, lock or panic.
             unsafe { command.pre_exec(move || self.run()) };
         }
     }
 
     fn run(&self) -> io::Result<()> {
-        if let Some((descriptor, lowest)) = self.lock {
-            duplicate_for_command(descriptor, lowest)?;
+        for (descriptor, lowest) in &self.inherited {
+            duplicate_for_command(*descriptor, *lowest)?;
         }
         if let Some(log) = &self.log {
             let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;

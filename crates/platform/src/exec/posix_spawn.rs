@@ -19,41 +19,58 @@ use crate::signal;
 
 /// The first descriptor after the standard streams.
 const FIRST: c_int = 3;
+/// The lowest descriptor that is not in the way while the inherited ones are put into place.
+pub(super) const LOWEST: c_int = 10;
 
-/// What to start.
+/// What to start, in the form that libc wants it.
 #[derive(Debug)]
-pub(super) struct SpawnRequest<'s> {
+pub(super) struct Image {
     /// The file. A relative path starts at `dir`.
-    pub(super) file: &'s Path,
+    pub(super) file: CString,
     /// The name of the program and its arguments.
-    pub(super) args: Vec<&'s OsStr>,
-    /// The whole environment. If a name is there twice, the last value counts.
-    pub(super) env: &'s [(OsString, OsString)],
+    pub(super) args: Vec<CString>,
+    /// The whole environment, as `NAME=value`.
+    pub(super) env: Vec<CString>,
     /// The folder to run in.
-    pub(super) dir: Option<&'s Path>,
+    pub(super) dir: Option<CString>,
     /// The file that the child opens as standard output and error. Its standard input is empty then.
-    pub(super) log: Option<&'s Path>,
-    /// The liveness lock that the command inherits, and the number that it gets.
-    pub(super) lock: Option<(BorrowedFd<'s>, c_int)>,
+    pub(super) log: Option<CString>,
+}
+
+impl Image {
+    /// If a name is there twice in `env`, the last value counts.
+    pub(super) fn new(
+        file: &Path,
+        args: &[&OsStr],
+        env: &[(OsString, OsString)],
+        dir: Option<&Path>,
+        log: Option<&Path>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            file: c_string(file.as_os_str())?,
+            args: args.iter().map(|arg| c_string(arg)).collect::<io::Result<_>>()?,
+            env: environment(env)?,
+            dir: dir.map(|dir| c_string(dir.as_os_str())).transpose()?,
+            log: log.map(|log| c_string(log.as_os_str())).transpose()?,
+        })
+    }
 }
 
 /// Starts a command in a process group of its own, with no signal blocked and the default action for SIGPIPE. It inherits
-/// the standard streams and the lock, and no other descriptor.
+/// the standard streams and these descriptors, and no others. Each comes with the number that it gets. No descriptor but the first
+/// may be below [`LOWEST`].
 #[expect(unsafe_code, reason = "std has no way to start a command like this")]
-pub(super) fn spawn(request: &SpawnRequest<'_>) -> io::Result<Pid> {
-    let file = c_string(request.file.as_os_str())?;
-    let args = request.args.iter().map(|arg| c_string(arg)).collect::<io::Result<Vec<_>>>()?;
-    let env = environment(request.env)?;
-    let actions = FileActions::new(request)?;
+pub(super) fn spawn(image: &Image, inherited: &[(BorrowedFd<'_>, c_int)]) -> io::Result<Pid> {
+    let actions = FileActions::new(image, inherited)?;
     let attributes = Attributes::new()?;
     let mut pid = 0;
     // SAFETY: both structures are initialised, both lists end with a null pointer, and all texts outlive the call.
     let error = unsafe {
         let (actions, attributes) = (actions.0.as_ptr(), attributes.0.as_ptr());
-        let (args, env) = (pointers(&args), pointers(&env));
+        let (args, env) = (pointers(&image.args), pointers(&image.env));
         libc::posix_spawn(
             &raw mut pid,
-            file.as_ptr(),
+            image.file.as_ptr(),
             actions,
             attributes,
             args.as_ptr().cast(),
@@ -69,34 +86,34 @@ struct FileActions(MaybeUninit<libc::posix_spawn_file_actions_t>);
 
 #[expect(unsafe_code, reason = "the structure is initialised, filled and destroyed by libc")]
 impl FileActions {
-    fn new(request: &SpawnRequest<'_>) -> io::Result<Self> {
+    fn new(image: &Image, inherited: &[(BorrowedFd<'_>, c_int)]) -> io::Result<Self> {
         let mut actions = MaybeUninit::uninit();
         // SAFETY: init fills the structure.
         checked(unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) })?;
         let mut actions = Self(actions);
         let list = actions.0.as_mut_ptr();
+        let end = FIRST + inherited.len() as c_int;
+        let places = || inherited.iter().zip(FIRST..end);
         // SAFETY: the structure is initialised. libc copies the paths.
         unsafe {
-            match request.lock {
-                // The other descriptors are closed before exec: until then the child shares the locks of all commands.
-                Some((lock, number)) => {
-                    checked(libc::posix_spawn_file_actions_adddup2(list, lock.as_raw_fd(), FIRST))?;
-                    checked(libc::posix_spawn_file_actions_addclosefrom_np(list, FIRST + 1))?;
-                    checked(libc::posix_spawn_file_actions_adddup2(list, FIRST, number))?;
-                    checked(libc::posix_spawn_file_actions_addclose(list, FIRST))?;
-                }
-                None => checked(libc::posix_spawn_file_actions_addclosefrom_np(list, FIRST))?,
+            // The other descriptors are closed before exec: until then the child shares the locks of all commands. So the
+            // inherited ones move to the first places, and from there to their own numbers.
+            for ((descriptor, _), place) in places() {
+                checked(libc::posix_spawn_file_actions_adddup2(list, descriptor.as_raw_fd(), place))?;
             }
-            if let Some(log) = request.log {
-                let (log, flags) =
-                    (c_string(log.as_os_str())?, libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW);
+            checked(libc::posix_spawn_file_actions_addclosefrom_np(list, end))?;
+            for ((_, number), place) in places() {
+                checked(libc::posix_spawn_file_actions_adddup2(list, place, *number))?;
+                checked(libc::posix_spawn_file_actions_addclose(list, place))?;
+            }
+            if let Some(log) = &image.log {
+                let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW;
                 let null = c"/dev/null".as_ptr();
                 checked(libc::posix_spawn_file_actions_addopen(list, 0, null, libc::O_RDONLY, 0))?;
                 checked(libc::posix_spawn_file_actions_addopen(list, 1, log.as_ptr(), flags, 0))?;
                 checked(libc::posix_spawn_file_actions_adddup2(list, 1, 2))?;
             }
-            if let Some(dir) = request.dir {
-                let dir = c_string(dir.as_os_str())?;
+            if let Some(dir) = &image.dir {
                 checked(libc::posix_spawn_file_actions_addchdir_np(list, dir.as_ptr()))?;
             }
         }

@@ -2,13 +2,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::liveness::ProcessRef;
 use lockkeeper_core::time::Moment;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group};
 
 use super::ending::Ending;
+use super::guardian::{Answer, GuardianLine};
 use super::job::Job;
 use super::start::CommandEntry;
 use crate::process::ChildGuard;
@@ -40,11 +42,21 @@ pub enum Next {
     Stop(Duration),
 }
 
+/// A change of a command's state.
+enum Change {
+    /// It has ended.
+    Ended(Ending),
+    /// It is stopped, by this signal if it has a name.
+    Stopped(Option<Signal>),
+}
+
 /// A command that was started. Dropping it neither stops the command nor waits for it.
 #[derive(Debug)]
 pub struct Running {
     pid: Pid,
     exit: Option<OwnedFd>,
+    /// The guardian that is its parent; none for a child of this process.
+    line: Option<Arc<GuardianLine>>,
     /// Only a wrapper has one.
     job: Option<Job>,
     ending: Option<Ending>,
@@ -54,12 +66,19 @@ pub struct Running {
 }
 
 impl Running {
-    pub(super) fn new(pid: Pid, guard: ChildGuard, entry: CommandEntry, job: Option<Job>) -> Self {
+    pub(super) fn new(
+        pid: Pid,
+        guard: ChildGuard,
+        entry: CommandEntry,
+        line: Option<Arc<GuardianLine>>,
+        job: Option<Job>,
+    ) -> Self {
         if let Some(job) = &job {
             job.started(pid);
         }
-        let exit = process::watch_child(pid);
-        Self { pid, exit, job, ending: None, guard: Some(guard), entry: Some(entry) }
+        // A guardian tells of the end. Its silence matters only for commands that take long.
+        let exit = if line.is_some() { None } else { process::watch_child(pid) };
+        Self { pid, exit, line, job, ending: None, guard: Some(guard), entry: Some(entry) }
     }
 
     /// Returns the pid of the command, which is the id of its process group too.
@@ -68,10 +87,15 @@ impl Running {
     }
 
     /// Returns the identity of the command's process. Fails after its end was seen.
-    pub fn process(&self) -> io::Result<ProcessRef> {
-        match self.ending {
-            None => process::of_child(self.pid),
-            Some(_) => Err(io::ErrorKind::NotFound.into()),
+    pub fn process(&mut self) -> io::Result<ProcessRef> {
+        if self.ending.is_some() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let found = process::of_child(self.pid)?;
+        // A guardian tells of the end before it reaps the command: while nothing was told, the pid is the command's.
+        match self.line.is_some() && self.try_wait()?.is_some() {
+            true => Err(io::ErrorKind::NotFound.into()),
+            false => Ok(found),
         }
     }
 
@@ -92,16 +116,16 @@ impl Running {
     /// Returns how the command ended, if it has. Handles stops of the command too, as job control requires.
     pub fn try_wait(&mut self) -> io::Result<Option<Ending>> {
         while self.ending.is_none()
-            && let Some(status) = self.next_status()?
+            && let Some(change) = self.next_change()?
         {
-            match (Ending::from_status(status), status.stopping_signal().and_then(Signal::from_named_raw)) {
-                (Some(ending), _) => self.end(ending),
-                (None, Some(reason)) => {
+            match change {
+                Change::Ended(ending) => self.end(ending),
+                Change::Stopped(Some(reason)) => {
                     if let Some(job) = &mut self.job {
                         job.stopped(reason, self.pid)?;
                     }
                 }
-                (None, None) => {}
+                Change::Stopped(None) => {}
             }
         }
         Ok(self.ending)
@@ -126,6 +150,9 @@ impl Running {
         mark: Option<&str>,
         on_event: &mut dyn FnMut(Event) -> Next,
     ) -> io::Result<Ending> {
+        if self.exit.is_none() {
+            self.exit = process::watch_child(self.pid);
+        }
         let mut next = on_event(Event::Started);
         loop {
             let until = match next {
@@ -165,16 +192,23 @@ impl Running {
     ///
     /// Fails when a process could not be stopped: then the work may still go on.
     pub fn stop(mut self, grace: Duration, mark: Option<&str>) -> io::Result<Ending> {
+        self.try_wait()?;
         let root = match (&self.job, self.ending) {
             (Some(_), _) => Root::OwnDescendants,
             (None, Some(_)) => Root::Marked,
-            (None, None) => Root::Process(self.process()?),
+            (None, None) => self.process().map_or(Root::Marked, Root::Process),
         };
         let survivors = stop_tree(&Stop { root, grace, mark })?;
-        while self.ending.is_none()
-            && let Some(status) = self.next_status()?
+        if survivors.is_empty()
+            && self.ending.is_none()
+            && let Some(ending) = self.hear_guardian()
         {
-            if let Some(ending) = Ending::from_status(status) {
+            self.end(ending);
+        }
+        while self.ending.is_none()
+            && let Some(change) = self.next_change()?
+        {
+            if let Change::Ended(ending) = change {
                 self.end(ending);
             }
         }
@@ -188,7 +222,9 @@ impl Running {
     /// Returns how many of the polled descriptors are our own, and which are ready.
     fn sleep(&self, extra: &[BorrowedFd<'_>], until: Option<Moment>) -> io::Result<(usize, poll::Ready)> {
         let signals = self.job.as_ref().map(|job| job.signals.as_fd());
-        let mut descriptors: Vec<BorrowedFd<'_>> = self.exit().into_iter().chain(signals).collect();
+        let line = self.line.as_ref().map(|line| line.as_fd());
+        let mut descriptors: Vec<BorrowedFd<'_>> =
+            self.exit().into_iter().chain(line).chain(signals).collect();
         let own = descriptors.len();
         descriptors.extend_from_slice(extra);
         let timeout = until.map(|until| until.since(clock::now()));
@@ -210,8 +246,19 @@ impl Running {
         if arrived.contains(&Signal::CHILD) { self.try_wait() } else { Ok(None) }
     }
 
-    /// Returns the next status change of the command. A wrapper also reaps the orphans that it adopted.
-    fn next_status(&self) -> io::Result<Option<WaitStatus>> {
+    /// Returns the next change of the command's state. A wrapper also reaps the orphans that it adopted.
+    fn next_change(&mut self) -> io::Result<Option<Change>> {
+        match self.line.as_ref().map(|line| line.look()) {
+            None => {}
+            Some(Answer::Ended(status)) => return Ok(Some(Change::Ended(Ending::from_wait(status)))),
+            Some(Answer::Gone) => self.become_parent(),
+            Some(Answer::Nothing) if self.exit.as_ref().is_some_and(process::has_ended) => {
+                if let Some(ending) = self.hear_guardian() {
+                    return Ok(Some(Change::Ended(ending)));
+                }
+            }
+            Some(Answer::Nothing) => return Ok(None),
+        }
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
         loop {
             let answer = match &self.job {
@@ -219,10 +266,31 @@ impl Running {
                 None => rustix::process::waitpid(Some(self.pid), options)?,
             };
             match answer {
-                Some((pid, status)) if pid == self.pid => return Ok(Some(status)),
+                Some((pid, status)) if pid == self.pid => {
+                    let stopped =
+                        || Change::Stopped(status.stopping_signal().and_then(Signal::from_named_raw));
+                    return Ok(Some(Ending::from_status(status).map_or_else(stopped, Change::Ended)));
+                }
                 Some(_) => {}
                 None => return Ok(None),
             }
+        }
+    }
+
+    /// Waits for what the guardian says of a command that has ended. None if it is gone, or there is none.
+    fn hear_guardian(&mut self) -> Option<Ending> {
+        match self.line.as_ref()?.wait() {
+            Answer::Ended(status) => return Some(Ending::from_wait(status)),
+            Answer::Nothing | Answer::Gone => self.become_parent(),
+        }
+        None
+    }
+
+    /// The guardian is gone: the kernel has made this process the parent of the command.
+    fn become_parent(&mut self) {
+        self.line = None;
+        if self.exit.is_none() {
+            self.exit = process::watch_child(self.pid);
         }
     }
 

@@ -2,9 +2,12 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use thiserror::Error;
+
+use super::guardian;
 
 /// What to execute.
 #[derive(Debug, Default)]
@@ -23,6 +26,8 @@ pub struct Spec {
     /// the command has the standard streams of this process. The command opens the file itself: no other process ever
     /// has it open for writing.
     pub log: Option<PathBuf>,
+    /// A descriptor that the command inherits besides the liveness lock, such as the lock file of a group.
+    pub inherit: Option<OwnedFd>,
     /// What this process is to the command.
     pub mode: Mode,
 }
@@ -33,7 +38,7 @@ pub enum Mode {
     /// It runs only this command: it passes signals and the terminal on, and adopts orphaned descendants.
     #[default]
     Wrapper,
-    /// It runs many commands, and handles signals and orphans itself. Commands inherit only the liveness lock.
+    /// It runs many commands, and handles signals and orphans itself. Commands inherit only the liveness lock, and [`Spec::inherit`].
     Worker,
 }
 
@@ -56,6 +61,14 @@ pub enum StartError {
         /// The error of the system.
         source: io::Error,
     },
+    /// The process that should start it was killed meanwhile. Nobody knows whether the command has begun.
+    #[error("cannot tell whether `{}` has begun", program.display())]
+    Lost {
+        /// The program.
+        program: OsString,
+        /// What happened.
+        source: io::Error,
+    },
     /// Any other error, such as a limit on processes.
     #[error("cannot start `{}`", program.display())]
     Other {
@@ -73,6 +86,7 @@ impl StartError {
             io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => {
                 Self::CannotExecute { program, source }
             }
+            guardian::LOST => Self::Lost { program, source },
             _ if source.raw_os_error() == Some(libc::ENOEXEC) => Self::CannotExecute { program, source },
             _ => Self::Other { program, source },
         }
@@ -82,7 +96,7 @@ impl StartError {
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound { .. } => 127,
-            Self::CannotExecute { .. } | Self::Other { .. } => 126,
+            Self::CannotExecute { .. } | Self::Lost { .. } | Self::Other { .. } => 126,
         }
     }
 }

@@ -3,16 +3,17 @@
 use std::thread;
 use std::time::Duration;
 
+use super::background::{Placement, placement};
 use super::{MAX_STEPS, is_shell};
 use crate::process_table::{self, MemoryLayout};
 
 /// How many times, [`PAUSE`] apart, a process is looked at that another process is just starting.
-const LOOKS: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(1);
+pub(super) const LOOKS: u32 = 100;
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
 /// What is seen of an ancestor.
 pub(super) struct Ancestor {
-    pid: u32,
+    pub(super) pid: u32,
     pub(super) parent: u32,
     pub(super) arguments: Vec<String>,
     /// `None` if this user may not see it.
@@ -38,16 +39,24 @@ impl Ancestor {
     }
 }
 
+/// The process that stands for a shell, and how the last subshell below it was started.
+pub(super) struct Script {
+    pub(super) pid: u32,
+    pub(super) placement: Placement,
+}
+
 /// Returns the shell that runs a script, for the shell itself or one of its subshells. A subshell in the background, and
 /// everything that is not a shell, stands for itself.
-pub(super) fn script_process(ancestor: &Ancestor) -> u32 {
-    let mut script = ancestor.pid;
+pub(super) fn script_process(ancestor: &Ancestor) -> Script {
+    let mut script = Script { pid: ancestor.pid, placement: Placement::Foreground };
     if is_shell(&ancestor.arguments) {
         for above in forked_from(ancestor) {
-            if is_in_background(script, above) {
-                break;
+            match placement(script.pid, above) {
+                Placement::Background => return Script { placement: Placement::Background, ..script },
+                Placement::Unclear => script.placement = Placement::Unclear,
+                Placement::Foreground => {}
             }
-            script = above;
+            script.pid = above;
         }
     }
     script
@@ -75,32 +84,4 @@ fn forked_from(process: &Ancestor) -> Vec<u32> {
         pid = above.parent;
     }
     found
-}
-
-/// Says whether a subshell is a job in the background. Without job control, a shell lets such a job ignore SIGINT.
-///
-/// The same is done to the subshell of `<(…)`. But that one is waited for: the script reads its output, or a command does that
-/// the script runs in the foreground.
-fn is_in_background(subshell: u32, script: u32) -> bool {
-    if !process_table::ignores_interrupt(subshell) || process_table::ignores_interrupt(script) {
-        return false;
-    }
-    let is_reader =
-        |pid| !process_table::ignores_interrupt(pid) && process_table::reads_output_of(pid, subshell);
-    // In this order: the script closes its end of the pipe only after it has forked the command that reads.
-    let is_read = || {
-        is_reader(script) || {
-            let children = process_table::all().unwrap_or_default();
-            children.iter().any(|child| child.parent == script && is_reader(child.pid))
-        }
-    };
-    // While a script starts a pipeline in the background, it looks for a moment as if it read the output itself, and then as if
-    // the next part of the pipeline was in the foreground.
-    for _ in 0..LOOKS {
-        if !is_read() {
-            return true;
-        }
-        thread::sleep(PAUSE);
-    }
-    false
 }

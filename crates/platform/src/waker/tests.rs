@@ -114,6 +114,22 @@ fn a_sweep_removes_what_nobody_has_open_and_nothing_else() {
 }
 
 #[test]
+fn a_waker_is_abandoned_when_its_process_is_gone_and_not_while_that_is_unknown() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(!is_abandoned(dir.path(), WakerId(1)));
+    let waker = Waker::create(dir.path()).unwrap();
+    assert!(!is_abandoned(dir.path(), waker.id()));
+    assert!(!waker.receive().unwrap().0, "to look is not to wake");
+    make_fifo(&path(dir.path(), WakerId(1))).unwrap();
+    assert!(is_abandoned(dir.path(), WakerId(1)));
+    assert!(!is_abandoned(dir.path(), WakerId(2)));
+    // Somebody is just making a waker.
+    let folder = open_folder(dir.path()).unwrap().unwrap();
+    flock(&folder, FlockOperation::LockShared).unwrap();
+    assert!(!is_abandoned(dir.path(), WakerId(1)));
+}
+
+#[test]
 fn no_waker_is_swept_while_it_is_created() {
     let dir = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {

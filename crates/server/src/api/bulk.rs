@@ -3,7 +3,7 @@
 //! One call changes up to `limit` requests and returns where to continue, like a page of a list. So no call takes long, and
 //! a restart of the server loses no work.
 
-use axum::Json;
+use crate::json::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -31,6 +31,7 @@ const MAX_LISTED: usize = 100;
 /// A filter for requests, and options.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(example = json!({ "request_status": ["FAILED"], "dry_run": true }))]
 pub(crate) struct BulkRequest {
     /// Only requests with one of these statuses: `QUEUED`, `RUNNING`, `DONE`, `NEEDS_INPUT`, `FAILED`, `CANCELED`.
     request_status: Vec<String>,

@@ -1,6 +1,6 @@
 //! `/api/conflicts`: finds patterns that can match the same path.
 
-use axum::Json;
+use crate::json::Json;
 use lockkeeper_core::overlap::{Relation, relate};
 use lockkeeper_core::pattern::Pattern;
 use lockkeeper_engine::report::Report;

@@ -1,12 +1,11 @@
 //! `/api/doctor`: examines the installation. A GET only reads; the full pass also repairs, and is a POST.
 
-use axum::Json;
+use crate::json::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use lockkeeper_engine::doctor::Pass;
+use lockkeeper_engine::doctor::{DiagnosisView, Pass};
 use lockkeeper_engine::report::{Exit, Report};
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::error::{ApiError, ErrorView};
@@ -24,6 +23,7 @@ pub(crate) struct ModeQuery {
 /// The mode of the examination.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(example = json!({ "mode": "quick" }))]
 pub(crate) struct ModeBody {
     /// `quick` only reads; `full` also removes what is stale.
     mode: Option<String>,
@@ -31,14 +31,14 @@ pub(crate) struct ModeBody {
 
 /// Runs the quick checks of the doctor, which change nothing.
 #[utoipa::path(get, path = "/api/doctor", operation_id = "examine", tag = "doctor", params(ModeQuery), responses(
-    (status = OK, description = "Every check with PASS, WARN or FAIL and a fix", body = Object),
+    (status = OK, description = "Every check with PASS, WARN or FAIL and a fix", body = DiagnosisView),
     (status = BAD_REQUEST, description = "No such mode", body = ErrorView),
     (status = METHOD_NOT_ALLOWED, description = "The full pass is a POST", body = ErrorView),
 ))]
 pub(crate) async fn examine(
     State(state): State<AppState>,
     Params(query): Params<ModeQuery>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DiagnosisView>, ApiError> {
     match pass(query.mode.as_deref())? {
         Pass::Quick => run(&state, Pass::Quick).await,
         Pass::Full => {
@@ -52,7 +52,7 @@ pub(crate) async fn examine(
 
 /// Runs all checks of the doctor; with `full` it also repairs.
 #[utoipa::path(post, path = "/api/doctor", operation_id = "repair", tag = "doctor", request_body = ModeBody, responses(
-    (status = OK, description = "Every check with PASS, WARN or FAIL and a fix", body = Object),
+    (status = OK, description = "Every check with PASS, WARN or FAIL and a fix", body = DiagnosisView),
     (status = BAD_REQUEST, description = "No such mode", body = ErrorView),
     (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
     (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
@@ -61,7 +61,7 @@ pub(crate) async fn examine(
 pub(crate) async fn repair(
     State(state): State<AppState>,
     Body(body): Body<ModeBody>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DiagnosisView>, ApiError> {
     run(&state, pass(body.mode.as_deref())?).await
 }
 
@@ -76,6 +76,6 @@ fn pass(mode: Option<&str>) -> Result<Pass, Report> {
     }
 }
 
-async fn run(state: &AppState, pass: Pass) -> Result<Json<Value>, ApiError> {
-    Ok(Json(state.blocking(move |state| Ok(state.examine(pass).to_json())).await?))
+async fn run(state: &AppState, pass: Pass) -> Result<Json<DiagnosisView>, ApiError> {
+    Ok(Json(state.blocking(move |state| Ok(state.examine(pass).view())).await?))
 }

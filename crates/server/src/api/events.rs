@@ -56,7 +56,8 @@ struct StreamQuery {
 /// All changes, as server-sent events.
 ///
 /// The first event is `hello`. It is `reset` when the client missed more events than the server keeps: then load everything
-/// again. Each event has an id; a client that sends it back as `Last-Event-ID` receives what it missed.
+/// again. Each event has an id; a client that sends it back as `Last-Event-ID` receives what it missed. The `data` of every
+/// other event is a `StreamEvent`.
 #[utoipa::path(get, path = "/api/events", tag = "events",
     params(StreamQuery, ("Last-Event-ID" = Option<String>, Header, description = "Continue after this event")),
     responses(
@@ -88,7 +89,7 @@ async fn events(
         }
     });
     let headers = [(CONTENT_TYPE, "text/event-stream; charset=utf-8"), (CACHE_CONTROL, "no-store")];
-    Ok((headers, Body::new(StreamBody { parts })).into_response())
+    Ok((headers, Body::new(StreamBody::new(parts))).into_response())
 }
 
 /// Writes events to one client.
@@ -159,8 +160,14 @@ impl StreamWriter {
 }
 
 /// Response body that is sent part by part.
-struct StreamBody {
+pub(super) struct StreamBody {
     parts: mpsc::Receiver<Bytes>,
+}
+
+impl StreamBody {
+    pub(super) const fn new(parts: mpsc::Receiver<Bytes>) -> Self {
+        Self { parts }
+    }
 }
 
 impl HttpBody for StreamBody {

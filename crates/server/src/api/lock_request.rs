@@ -27,6 +27,7 @@ const MAX_RESOURCES: usize = 1_000;
 /// A request for a lease.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(example = json!({ "names": ["db"], "owner": "script:deploy", "ttl": "5m", "reason": "migrate" }))]
 pub(crate) struct LockRequest {
     /// Names to hold, such as `db`.
     #[serde(alias = "locks")]

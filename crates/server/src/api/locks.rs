@@ -1,17 +1,20 @@
 //! `/api/locks`: lists, acquires, renews and releases leases.
 
+use crate::json::Json;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use lockkeeper_core::alert::{Limits, raise};
 use lockkeeper_core::id::{LeaseId, Token};
 use lockkeeper_core::lease::{Caller, Grant, NotCurrent, Outcome, WaitTerms, Waiting};
 use lockkeeper_core::liveness::Contract;
+use lockkeeper_core::record::Ticket;
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::waiting::Blocker;
-use lockkeeper_engine::Engine;
+use lockkeeper_engine::Ended;
+use lockkeeper_engine::foreign_locks::{ForeignLock, ForeignWaiter};
 use lockkeeper_engine::report::{self, Exit, Report};
 use lockkeeper_engine::views::{AlertView, LeaseView, TicketView};
 use serde::{Deserialize, Serialize};
@@ -35,6 +38,10 @@ pub(crate) struct Locks {
     alerts: Vec<AlertView>,
     /// The `after` of the next page of leases; null on the last page.
     next: Option<String>,
+    /// The locks of other formats: sprint, swarm, group and aiflow. They are on the first page only.
+    foreign: Vec<ForeignLock>,
+    /// The processes that wait for locks of other formats. They are on the first page only.
+    foreign_waiters: Vec<ForeignWaiter>,
 }
 
 /// Lists leases and tickets.
@@ -47,11 +54,11 @@ pub(crate) async fn list(
     Params(paging): Params<Paging>,
 ) -> Result<Json<Locks>, ApiError> {
     let (limit, after) = (paging.limit()?, paging.after()?);
-    let (listing, counts) = state
+    let (listing, foreign, counts) = state
         .blocking(|state| {
-            let listing = state.leases().listing()?;
-            let counts = state.counts(&listing)?;
-            Ok((listing, counts))
+            let (listing, foreign) = (state.leases().listing()?, state.foreign_locks());
+            let counts = state.counts(&listing, &foreign)?;
+            Ok((listing, foreign, counts))
         })
         .await?;
     let mut holders = listing.holders;
@@ -63,6 +70,8 @@ pub(crate) async fn list(
         waiters: waiters.map(|waiter| TicketView::listed(waiter, listing.now)).collect(),
         alerts: raise(&counts, &Limits::default()).iter().map(AlertView::new).collect(),
         next,
+        foreign: foreign.locks.into_iter().filter(|_| after == 0).collect(),
+        foreign_waiters: foreign.waiters.into_iter().filter(|_| after == 0).collect(),
     }))
 }
 
@@ -134,6 +143,7 @@ pub(crate) async fn show(State(state): State<AppState>, Id(id): Id) -> Result<Re
 /// Options of a renewal.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(example = json!({ "token": 42, "ttl": "5m" }))]
 pub(crate) struct Renewal {
     /// Renew or release only if this token is current.
     token: Option<u64>,
@@ -189,13 +199,13 @@ pub(crate) async fn renew(
 pub(crate) struct Release {
     /// Renew or release only if this token is current.
     token: Option<u64>,
-    /// The owner of the lease. A release names the owner or the token.
+    /// The owner of the lease or ticket. A release names the owner or the token; a ticket has no token.
     owner: Option<String>,
-    /// Break it: the holder is notified and gets time to stop its work, then the lease is removed.
+    /// Break it: the holder is notified and gets time to stop its work, then the lease is removed. A ticket leaves the line at once.
     force: Option<bool>,
 }
 
-/// Releases a lease or ticket. A lease is released by its owner, or with its token; with `force`, breaks the lease of another owner.
+/// Releases a lease or ticket of its owner, or a lease with its token; with `force`, breaks that of another owner.
 #[utoipa::path(delete, path = "/api/locks/{id}", operation_id = "release_lock", tag = "locks",
     params(("id" = String, Path, description = "`L42` or `T42`"), Release),
     responses(
@@ -213,21 +223,19 @@ pub(crate) async fn release(
 ) -> Result<Response, ApiError> {
     let id: LeaseId = text.parse().map_err(Report::from)?;
     if how.force == Some(true) {
-        return break_lease(&state, id).await;
+        let removed = state.with_leases(move |engine| Ok(engine.remove_ticket(id)?)).await?;
+        return match removed {
+            Some(ticket) => Ok(left_the_line(&ticket)),
+            None => break_lease(&state, id).await,
+        };
     }
     let caller = caller(how.token, how.owner.as_deref())?;
-    let (lease, now) = state
-        .with_leases(move |engine| Ok((remove_ticket(engine, id)?, engine.now()?)))
-        .await
-        .map(|(left, now)| (left.then_some(()), now))?;
-    if lease.is_some() {
-        let message = format!("{} left the line", id.as_ticket());
-        return Ok(
-            Json(LockResponse { status: "released", lease: None, ticket: None, message }).into_response()
-        );
-    }
-    let ended = state.with_leases(move |engine| Ok(engine.begin_end(id, &caller)?)).await?;
-    let (lease, stays) = ended.map_err(not_current)?;
+    let (ended, now) =
+        state.with_leases(move |engine| Ok((engine.begin_end_of_any(id, &caller)?, engine.now()?))).await?;
+    let (lease, stays) = match ended.map_err(not_current)? {
+        Ended::Ticket(ticket) => return Ok(left_the_line(&ticket)),
+        Ended::Lease(lease, stays) => (lease, stays),
+    };
     let view = Some(LeaseView::new(&lease, now));
     if stays {
         let grace = state.settings().grace;
@@ -249,12 +257,9 @@ fn caller(token: Option<u64>, owner: Option<&str>) -> Result<Caller, Report> {
     Ok(Caller { token: token.map(Token), owner, processes: None })
 }
 
-/// Removes a ticket; false when there is no such ticket.
-fn remove_ticket(engine: &Engine, id: LeaseId) -> Result<bool, Report> {
-    let listing = engine.listing()?;
-    let Some(waiter) = listing.waiters.iter().find(|waiter| waiter.ticket.id == id) else { return Ok(false) };
-    engine.give_up(&waiter.ticket)?;
-    Ok(true)
+fn left_the_line(ticket: &Ticket) -> Response {
+    let message = format!("{} left the line", ticket.id.as_ticket());
+    Json(LockResponse { status: "released", lease: None, ticket: None, message }).into_response()
 }
 
 /// Breaks a lease in the background: it takes as long as the holder takes to stop.
@@ -276,7 +281,7 @@ fn outcome_response(state: &AppState, outcome: Outcome, now: Moment) -> Result<R
         Outcome::Waiting(waiting) => Ok(waiting_response(state, &waiting, now)),
         Outcome::Held(blockers) => {
             stop_overdue_holders(state, &blockers);
-            Err(held(&blockers, now))
+            Err(held(&blockers, now).into())
         }
         Outcome::Deadlock(links) => Err(report::deadlock(&links).into()),
         Outcome::Gone => {
@@ -323,7 +328,8 @@ fn stop_overdue_holders(state: &AppState, blockers: &[Blocker]) {
     });
 }
 
-pub(super) fn held(blockers: &[Blocker], now: Moment) -> ApiError {
+/// Reports that others hold it.
+pub(super) fn held(blockers: &[Blocker], now: Moment) -> Report {
     let leases = blockers.iter().flat_map(|blocker| &blocker.leases);
     let holders: Vec<LeaseView> = leases.clone().map(|found| LeaseView::new(&found.record, now)).collect();
     let witness = leases.map(|found| found.witness.clone()).next();
@@ -332,17 +338,19 @@ pub(super) fn held(blockers: &[Blocker], now: Moment) -> ApiError {
         .with_hint("ask again with `\"wait\": true` to get a place in line")
         .with_context("holders", holders)
         .with_context("witness", witness)
-        .into()
 }
 
 /// 404 for an unknown lease, 409 when another token is current.
 fn not_current(error: NotCurrent) -> ApiError {
     let status = match error {
-        NotCurrent::Unknown(_) => StatusCode::NOT_FOUND,
+        NotCurrent::Unknown(_) | NotCurrent::NotInLine(_) => StatusCode::NOT_FOUND,
         NotCurrent::Token { .. }
         | NotCurrent::Expired(_)
         | NotCurrent::Revoked(_)
-        | NotCurrent::NotTheOwner { .. } => StatusCode::CONFLICT,
+        | NotCurrent::SessionTaken(_)
+        | NotCurrent::SessionLapsed(_)
+        | NotCurrent::NotTheOwner { .. }
+        | NotCurrent::NotTheWaiter { .. } => StatusCode::CONFLICT,
     };
     ApiError::new(status, error.into())
 }

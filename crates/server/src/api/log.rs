@@ -1,22 +1,28 @@
-//! `/api/runs/{id}/log`: a window of the output of a run; with `wait`, a long poll for more output.
+//! `/api/runs/{id}/log`, `/output` and `/search`: a window of the output of a run, with `wait` a long poll for more; all of
+//! it; and where a text is.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use crate::json::Json;
+use axum::Extension;
 use axum::extract::State;
-use axum::{Extension, Json};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
 use lockkeeper_core::id::RunId;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::output::Output;
+use lockkeeper_engine::runs::output::{Found, Output};
 use lockkeeper_platform::changes::Changes;
 use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::broadcast::Receiver;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::events::StreamBody;
 use crate::broadcast::Event;
 use crate::error::{ApiError, ErrorView};
 use crate::extract::{Id, Params};
@@ -31,11 +37,14 @@ const MAX_BYTES: usize = 1024 * 1024;
 const MAX_WAIT: u64 = 25;
 /// How often the output is read where the system cannot report changed files.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest text that is searched for, in bytes.
+const LONGEST_TEXT: usize = 1_000;
 /// The largest number of continuation bytes of a UTF-8 character.
 const MAX_CONTINUATION: usize = 3;
 
 pub(super) fn routes(shutdown: &Shutdown) -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(log)).layer(Extension(shutdown.clone()))
+    let output = OpenApiRouter::new().routes(routes!(download)).routes(routes!(search));
+    OpenApiRouter::new().routes(routes!(log)).layer(Extension(shutdown.clone())).merge(output)
 }
 
 /// Which window of the output.
@@ -70,6 +79,10 @@ pub(crate) struct LogWindow {
     text: String,
     /// Whether the run has ended, so that no more output will follow.
     ended: bool,
+    /// The first byte that was cut out of a very long output; null if nothing was.
+    cut_from: Option<u64>,
+    /// The first byte after those that were cut out.
+    cut_to: Option<u64>,
 }
 
 /// Reads a window of the output of a run.
@@ -140,6 +153,114 @@ async fn wait_for_change(folder: Option<BorrowedFd<'_>>, events: &mut Receiver<E
     }
 }
 
+/// Opens the output of an attempt; none if nothing is written. Says whether it has ended.
+fn output(state: &AppState, id: &RunId, attempt: Option<u32>) -> Result<(Option<Output>, bool), Report> {
+    let run = state.runs().run(id)?;
+    let earlier = attempt.filter(|attempt| *attempt != run.attempt());
+    let opened = Output::open(&state.runs().folder_of(id), earlier).map_err(|error| unreadable(&error))?;
+    Ok((opened, earlier.is_some() || run.status().is_terminal()))
+}
+
+/// Which output.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OutputQuery {
+    /// The number of the attempt; the latest by default.
+    attempt: Option<u32>,
+}
+
+/// Downloads the output of a run, byte for byte. What was cut out of a very long output is left out.
+#[utoipa::path(get, path = "/api/runs/{id}/output", operation_id = "download_output", tag = "runs",
+    params(("id" = String, Path, description = "The id of the run"), OutputQuery),
+    responses(
+        (status = OK, description = "The output so far", content_type = "text/plain", body = String),
+        (status = BAD_REQUEST, description = "Not an id", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorView),
+    )
+)]
+pub(crate) async fn download(
+    State(state): State<AppState>,
+    Id(id): Id,
+    Params(query): Params<OutputQuery>,
+) -> Result<Response, ApiError> {
+    let id: RunId = id.parse().map_err(Report::from)?;
+    let name = format!("attachment; filename=\"{id}.log\"");
+    let (output, _) = state.blocking(move |state| output(state, &id, query.attempt)).await?;
+    let (sender, parts) = mpsc::channel(2);
+    if let Some(output) = output {
+        tokio::task::spawn_blocking(move || {
+            let (size, mut at) = (output.len().unwrap_or(0), 0);
+            while at < size {
+                let Ok(window) = output.read(at, DEFAULT_BYTES) else { return };
+                at = window.end();
+                // The client has gone, or the file has become shorter.
+                if window.bytes.is_empty() || sender.blocking_send(window.bytes.into()).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    let headers = [(CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()), (CONTENT_DISPOSITION, name)];
+    Ok((headers, axum::body::Body::new(StreamBody::new(parts))).into_response())
+}
+
+/// What to look for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SearchQuery {
+    /// The text. The case of ASCII letters does not matter.
+    text: String,
+    /// Where to begin, in bytes; the end of the output if `back` is true, otherwise its beginning.
+    from: Option<u64>,
+    /// Search towards the beginning.
+    back: Option<bool>,
+    /// The number of the attempt; the latest by default.
+    attempt: Option<u32>,
+}
+
+/// Where a text is.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LogMatch {
+    /// The first byte of the match; null if there is none.
+    at: Option<u64>,
+    /// Where to search on, if nothing was found in the first 64 MiB; null otherwise.
+    next: Option<u64>,
+}
+
+/// Searches the output of a run for a text.
+#[utoipa::path(get, path = "/api/runs/{id}/search", operation_id = "search_log", tag = "runs",
+    params(("id" = String, Path, description = "The id of the run"), SearchQuery),
+    responses(
+        (status = OK, description = "Where the next match is", body = LogMatch),
+        (status = BAD_REQUEST, description = "Not an id, or no text", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_RUN`", body = ErrorView),
+    )
+)]
+pub(crate) async fn search(
+    State(state): State<AppState>,
+    Id(id): Id,
+    Params(query): Params<SearchQuery>,
+) -> Result<Json<LogMatch>, ApiError> {
+    let id: RunId = id.parse().map_err(Report::from)?;
+    if query.text.is_empty() || query.text.len() > LONGEST_TEXT {
+        let message = format!("a search needs a text of 1 to {LONGEST_TEXT} bytes");
+        return Err(Report::usage(message).with_hint("give it with ?text=").into());
+    }
+    let found = state
+        .blocking(move |state| {
+            let (Some(output), _) = output(state, &id, query.attempt)? else { return Ok(None) };
+            let back = query.back == Some(true);
+            let from = query.from.unwrap_or(if back { u64::MAX } else { 0 });
+            output.find(query.text.as_bytes(), from, !back).map_err(|error| unreadable(&error))
+        })
+        .await?;
+    Ok(Json(match found {
+        Some(Found::At(at)) => LogMatch { at: Some(at), next: None },
+        Some(Found::Further(next)) => LogMatch { at: None, next: Some(next) },
+        None => LogMatch { at: None, next: None },
+    }))
+}
+
 /// Reads a window of the output, which may be very long.
 pub(crate) fn window(
     state: &AppState,
@@ -147,13 +268,11 @@ pub(crate) fn window(
     query: &WindowQuery,
     limit: usize,
 ) -> Result<LogWindow, Report> {
-    let run = state.runs().run(id)?;
-    let ended = run.status().is_terminal();
-    let attempt = query.attempt.filter(|attempt| *attempt != run.attempt());
-    let folder = state.runs().folder_of(id);
+    let (output, ended) = output(state, id, query.attempt)?;
     let run_id = id.to_string();
-    let Some(output) = Output::open(&folder, attempt).map_err(|error| unreadable(&error))? else {
-        return Ok(LogWindow { run_id, from: 0, to: 0, size: 0, text: String::new(), ended });
+    let Some(output) = output else {
+        let text = String::new();
+        return Ok(LogWindow { run_id, from: 0, to: 0, size: 0, text, ended, cut_from: None, cut_to: None });
     };
     let size = output.len().map_err(|error| unreadable(&error))?;
     let from = match (query.from, query.lines) {
@@ -175,7 +294,9 @@ pub(crate) fn window(
         window.bytes.truncate(whole);
     }
     let text = String::from_utf8_lossy(&window.bytes).into_owned();
-    Ok(LogWindow { run_id, from: window.from, to: window.end(), size, text, ended })
+    let cut = output.cut().map_err(|error| unreadable(&error))?;
+    let (cut_from, cut_to) = (cut.as_ref().map(|cut| cut.start), cut.as_ref().map(|cut| cut.end));
+    Ok(LogWindow { run_id, from: window.from, to: window.end(), size, text, ended, cut_from, cut_to })
 }
 
 /// Whether a byte is a continuation byte of UTF-8.
@@ -201,9 +322,9 @@ impl LogWindow {
 }
 
 impl WindowQuery {
-    /// The window at the end of the output.
-    pub(crate) const fn end() -> Self {
-        Self { from: None, lines: None, limit: None, attempt: None, wait: None }
+    /// The window at the end of the output of an attempt.
+    pub(crate) const fn end(attempt: Option<u32>) -> Self {
+        Self { from: None, lines: None, limit: None, attempt, wait: None }
     }
 }
 

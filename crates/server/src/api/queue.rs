@@ -1,6 +1,7 @@
 //! `/api/queue`: shows, starts and stops the execution of the queue.
 
-use axum::Json;
+use crate::json::Json;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -8,11 +9,11 @@ use lockkeeper_core::queue::Selection;
 use lockkeeper_engine::queue::{self, QueueBusy};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::AutoRun;
-use lockkeeper_engine::views::{AutoRunView, PassedOverView};
+use lockkeeper_engine::views::{AutoRunView, PassedOverView, QueueStopView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::error::{ApiError, ErrorView};
+use crate::error::{ApiError, ErrorView, RequestLanguage};
 use crate::extract::Body;
 use crate::run_spawner::QueueStart;
 use crate::state::AppState;
@@ -28,24 +29,31 @@ pub(crate) struct Queue {
     next: Option<String>,
     /// The other open requests, each with the reason why it is not next.
     passed_over: Vec<PassedOverView>,
+    /// Why the queue stopped the last time; null while it is executed, and before the first time.
+    last_stop: Option<QueueStopView>,
 }
 
 /// Shows the auto-run, the next request, and why the others are not next.
 #[utoipa::path(get, path = "/api/queue", operation_id = "show_queue", tag = "queue", responses(
     (status = OK, description = "The queue", body = Queue),
 ))]
-pub(crate) async fn show(State(state): State<AppState>) -> Result<Json<Queue>, ApiError> {
-    let (selection, auto) =
-        state.blocking(|state| Ok((queue::selection(state.runs(), &[])?, auto_run(state)?))).await?;
-    Ok(Json(Queue::of(&selection, auto.as_ref())))
+pub(crate) async fn show(
+    State(state): State<AppState>,
+    Extension(RequestLanguage(language)): Extension<RequestLanguage>,
+) -> Result<Json<Queue>, ApiError> {
+    let (selection, (auto, stop)) = state
+        .blocking(|state| {
+            let selection = queue::forecast(state.runs(), state.leases(), &state.settings().execution)?;
+            Ok((selection, queue::state(state.runs(), state.leases())?))
+        })
+        .await?;
+    let last_stop = stop.map(|stop| QueueStopView::new(&stop, language, state.messages()));
+    Ok(Json(Queue { last_stop, ..Queue::of(&selection, auto.as_ref()) }))
 }
 
 /// The auto-run that is running; none when the lock of the queue is free.
 pub(crate) fn auto_run(state: &AppState) -> Result<Option<AutoRun>, Report> {
-    if !queue::is_running(state.leases())? {
-        return Ok(None);
-    }
-    Ok(state.runs().auto_run()?)
+    Ok(queue::state(state.runs(), state.leases())?.0)
 }
 
 impl Queue {
@@ -55,6 +63,7 @@ impl Queue {
             auto_run: auto.map(AutoRunView::new),
             next: selection.next.as_ref().map(ToString::to_string),
             passed_over: selection.passed_over.iter().map(PassedOverView::explained).collect(),
+            last_stop: None,
         }
     }
 }
@@ -62,6 +71,7 @@ impl Queue {
 /// Options of the execution.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(example = json!({ "auto": false }))]
 pub(crate) struct RunQueueRequest {
     /// Continue until a request fails or needs input, or none is left.
     auto: bool,
@@ -74,7 +84,7 @@ pub(crate) struct RunQueueRequest {
         (status = ACCEPTED, description = "The queue is executed", body = Queue),
         (status = OK, description = "No request is ready", body = Queue),
         (status = BAD_REQUEST, description = "The body is invalid", body = ErrorView),
-        (status = CONFLICT, description = "`QUEUE_IN_PROGRESS`: another worker executes the queue", body = ErrorView),
+        (status = CONFLICT, description = "`QUEUE_IN_PROGRESS`: another worker executes the queue. `DOCTOR_FAILED`: without `auto`, a check of the doctor fails, which is in `context.check`", body = ErrorView),
         (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
         (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
         (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
@@ -93,6 +103,7 @@ pub(crate) async fn run_next(
         }
         QueueStart::Empty(selection) => Ok(Json(Queue::of(&selection, None)).into_response()),
         QueueStart::Busy(busy) => Err(in_progress(&busy)),
+        QueueStart::Unwell(check) => Err(Report::from(check).into()),
     }
 }
 
@@ -109,6 +120,7 @@ fn in_progress(busy: &QueueBusy) -> ApiError {
 /// Options of the stop.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(example = json!({ "now": false }))]
 pub(crate) struct StopRequest {
     /// Cancel the current run, too.
     now: bool,

@@ -1,17 +1,19 @@
 //! `/api/requests`: lists, submits and runs requests.
 
-use axum::Json;
+use crate::json::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use lockkeeper_core::id::{RequestId, WorkerId};
+use lockkeeper_core::record::Priority;
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
+use lockkeeper_core::waiting::Blocker;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::new_request::NewRequest;
-use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError, RunFilter};
+use lockkeeper_engine::runs::{self, RequestEntry, RequestFilter, RunError, RunFilter};
 use lockkeeper_engine::views::{BlockedView, LatestRun, RequestView, RunView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,6 +21,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::locks::held;
 use super::paging::{Paging, truncate_page};
+use super::runs::RetriedRun;
 use crate::error::{ApiError, ErrorView};
 use crate::extract::{Body, Id, Params};
 use crate::run_spawner::Started;
@@ -111,6 +114,23 @@ pub(crate) struct Submitted {
     run_id: String,
     /// Whether the same request was submitted before with the same key.
     existing: bool,
+    /// Whether a request with this id existed before and has got the new definition.
+    replaced: bool,
+}
+
+impl Submitted {
+    fn response(submitted: &runs::Submitted) -> Response {
+        let is_new = !submitted.existing && !submitted.replaced;
+        let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+        let location = [(LOCATION, format!("/api/requests/{}", submitted.request))];
+        let answer = Self {
+            request_id: submitted.request.to_string(),
+            run_id: submitted.run.to_string(),
+            existing: submitted.existing,
+            replaced: submitted.replaced,
+        };
+        (status, location, Json(answer)).into_response()
+    }
 }
 
 /// Submits a request and queues its first run.
@@ -141,14 +161,43 @@ pub(crate) async fn submit(
             Ok(state.runs().submit(&request, state.settings().queue_limit)?)
         })
         .await?;
-    let status = if submitted.existing { StatusCode::OK } else { StatusCode::CREATED };
-    let location = [(LOCATION, format!("/api/requests/{}", submitted.request))];
-    let answer = Submitted {
-        request_id: submitted.request.to_string(),
-        run_id: submitted.run.to_string(),
-        existing: submitted.existing,
-    };
-    Ok((status, location, Json(answer)).into_response())
+    Ok(Submitted::response(&submitted))
+}
+
+/// Submits a request with this id, or replaces the one that has it: it gets the new definition and a new run. Its queued
+/// run is canceled.
+#[utoipa::path(put, path = "/api/requests/{id}", operation_id = "replace_request", tag = "requests", request_body = NewRequest,
+    params(("id" = String, Path, description = "The id of the request; the body need not name it")),
+    responses(
+        (status = CREATED, description = "There was no such request; it is queued", body = Submitted),
+        (status = OK, description = "It was replaced and is queued", body = Submitted),
+        (status = BAD_REQUEST, description = "The body is invalid, names another id or has a key", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`: a request in `after` does not exist", body = ErrorView),
+        (status = CONFLICT, description = "`RUN_IN_PROGRESS`, `QUEUE_FULL`", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+    )
+)]
+pub(crate) async fn replace(
+    State(state): State<AppState>,
+    Id(id): Id,
+    Body(mut new): Body<NewRequest>,
+) -> Result<Response, ApiError> {
+    if new.id.get_or_insert_with(|| id.clone()) != &id {
+        return Err(Report::usage("the body names another request than the address")
+            .with_hint("leave the id out of the body")
+            .into());
+    }
+    for path in &mut new.paths {
+        *path = state.below_root(path)?;
+    }
+    let submitted = state
+        .blocking(move |state| {
+            let request = new.check_replacement(&state.settings().defaults)?;
+            Ok(state.runs().replace(&request, state.settings().queue_limit)?)
+        })
+        .await?;
+    Ok(Submitted::response(&submitted))
 }
 
 /// A request with its runs.
@@ -184,6 +233,77 @@ fn with_runs(state: &AppState, id: &RequestId) -> Result<(RequestEntry, Vec<Run>
     let entry = state.runs().request(id)?;
     let filter = RunFilter { request: Some(id.clone()), limit: LATEST_RUNS, ..RunFilter::default() };
     Ok((entry, state.runs().list(&filter)?))
+}
+
+/// A new priority.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "priority": 10 }))]
+pub(crate) struct PriorityRequest {
+    /// From −100 to 100; larger is more urgent.
+    #[schema(minimum = -100, maximum = 100)]
+    priority: i32,
+}
+
+/// Changes the priority of a request, and with it the place of its queued run.
+#[utoipa::path(post, path = "/api/requests/{id}/priority", operation_id = "set_priority", tag = "requests", request_body = PriorityRequest,
+    params(("id" = String, Path, description = "The id of the request")),
+    responses(
+        (status = OK, description = "The request", body = RequestWithRun),
+        (status = BAD_REQUEST, description = "Not an id, or not a priority", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
+    )
+)]
+pub(crate) async fn set_priority(
+    State(state): State<AppState>,
+    Id(id): Id,
+    Body(given): Body<PriorityRequest>,
+) -> Result<Json<RequestWithRun>, ApiError> {
+    let id: RequestId = id.parse().map_err(Report::from)?;
+    let priority = Priority::new(given.priority).map_err(Report::from)?;
+    let entry = state
+        .blocking(move |state| {
+            state.runs().set_priority(&id, priority)?;
+            Ok(state.runs().request(&id)?)
+        })
+        .await?;
+    Ok(Json(RequestWithRun::new(&entry, state.runs().now().moment)))
+}
+
+/// The answer of a person.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "answer": "skip them" }))]
+pub(crate) struct AnswerRequest {
+    /// The text that the command gets in the variable `LOCKKEEPER_ANSWER`, up to 65536 bytes.
+    answer: String,
+}
+
+/// Answers a request that needs input: queues a new run, whose command gets the answer.
+#[utoipa::path(post, path = "/api/requests/{id}/answer", operation_id = "answer_request", tag = "requests", request_body = AnswerRequest,
+    params(("id" = String, Path, description = "The id of the request")),
+    responses(
+        (status = CREATED, description = "A new run is queued; `Location` is its address", body = RetriedRun),
+        (status = BAD_REQUEST, description = "Not an id, or not an answer", body = ErrorView),
+        (status = NOT_FOUND, description = "`NO_SUCH_REQUEST`", body = ErrorView),
+        (status = CONFLICT, description = "`NOT_ASKED`: it does not need input", body = ErrorView),
+        (status = PAYLOAD_TOO_LARGE, description = "`BODY_TOO_LARGE`", body = ErrorView),
+        (status = UNSUPPORTED_MEDIA_TYPE, description = "`UNSUPPORTED_MEDIA_TYPE`", body = ErrorView),
+        (status = UNPROCESSABLE_ENTITY, description = "`IDEMPOTENCY_MISMATCH`", body = ErrorView),
+    )
+)]
+pub(crate) async fn answer(
+    State(state): State<AppState>,
+    Id(id): Id,
+    Body(given): Body<AnswerRequest>,
+) -> Result<Response, ApiError> {
+    let id: RequestId = id.parse().map_err(Report::from)?;
+    let request = id.clone();
+    let run = state.blocking(move |state| Ok(state.runs().answer(&id, &given.answer)?)).await?;
+    Ok(RetriedRun::new(&request, &run).into_response())
 }
 
 /// A run that was started.
@@ -227,7 +347,7 @@ pub(crate) async fn run(
     Params(how): Params<RunRequest>,
 ) -> Result<Response, ApiError> {
     let id: RequestId = id.parse().map_err(Report::from)?;
-    let force = how.force == Some(true);
+    let (force, request) = (how.force == Some(true), id.clone());
     let started = state.blocking(move |state| start(state, &id, force)).await??;
     let now = state.runs().now().moment;
     match started {
@@ -242,13 +362,14 @@ pub(crate) async fn run(
             };
             Ok((StatusCode::ACCEPTED, [(LOCATION, url)], Json(body)).into_response())
         }
-        Started::Held(blockers) => Err(held(&blockers, now)),
+        Started::Held(blockers) => Err(lease_is_held(&request, &blockers, now)),
     }
 }
 
 /// Starts a run. When one is in progress, the error has its address.
 fn start(state: &AppState, id: &RequestId, force: bool) -> Result<Result<Started, ApiError>, Report> {
     let entry = state.runs().request(id)?;
+    let latest = entry.latest.as_ref().map(|run| run.id.to_string());
     if let Some(run) = entry.latest.filter(|_| entry.request.status == RequestStatus::Running) {
         let error = RunError::InProgress { request: id.clone(), status: run.status(), run: run.id };
         return Ok(Err(in_progress(error.into())));
@@ -258,14 +379,33 @@ fn start(state: &AppState, id: &RequestId, force: bool) -> Result<Result<Started
     }
     match state.run_spawner().run(state, id) {
         Ok(started) => Ok(Ok(started)),
+        // The page of that run is nowhere here: the latest of ours is.
+        Err(report) if report.context("lock_file").is_some() => Ok(Err(match latest {
+            Some(run) => with_latest(report, &run),
+            None => report.into(),
+        })),
         Err(report) if report.code() == "RUN_IN_PROGRESS" => Ok(Err(in_progress(report))),
         Err(report) => Err(report),
     }
 }
 
 fn in_progress(report: Report) -> ApiError {
-    let run = report.context("run_id").and_then(Value::as_str).unwrap_or_default();
+    let run = report.context("run_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+    with_latest(report, &run)
+}
+
+/// Adds the address of the latest run.
+fn with_latest(report: Report, run: &str) -> ApiError {
     let url = format!("/api/runs/{run}");
     debug_assert_eq!(report.exit(), Exit::Refused);
     ApiError::from(report.with_context("latest_run_url", url.as_str())).at(url)
+}
+
+/// Reports that others hold what the run needs. This call never waits, so the advice is not that of `POST /api/locks`.
+fn lease_is_held(id: &RequestId, blockers: &[Blocker], now: Moment) -> ApiError {
+    held(blockers, now)
+        .explained_as("RUN_LOCK_HELD")
+        .with_hint("run it again when the holder is done, or queue it with POST /api/runs/RUN/retry: a worker waits for the lease")
+        .with_context("request_id", id.as_str())
+        .into()
 }

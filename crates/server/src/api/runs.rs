@@ -1,6 +1,6 @@
 //! `/api/runs`: lists, shows, cancels, moves and repeats runs.
 
-use axum::Json;
+use crate::json::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
@@ -112,6 +112,7 @@ pub(crate) struct MovedRun {
 /// Options of a cancel.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(example = json!({ "reason": "not needed any more" }))]
 pub(crate) struct CancelRequest {
     /// Why it is canceled.
     reason: Option<String>,
@@ -154,6 +155,7 @@ pub(super) fn checked_reason(reason: Option<String>) -> Result<Option<String>, R
 /// A move of a run.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({ "to": "running", "expect": "queued", "worker": "ci-1" }))]
 pub(crate) struct Transition {
     /// The new status: `running`, `succeeded`, `failed`, `cancelling`, `canceled` or `timedOut`.
     to: String,
@@ -217,6 +219,23 @@ pub(crate) struct RetriedRun {
     message: String,
 }
 
+impl RetriedRun {
+    pub(super) fn new(request: &RequestId, run: &RunId) -> Self {
+        Self {
+            request_id: request.to_string(),
+            run_id: run.to_string(),
+            url: format!("/api/runs/{run}"),
+            message: format!("run {run} is queued"),
+        }
+    }
+}
+
+impl IntoResponse for RetriedRun {
+    fn into_response(self) -> Response {
+        (StatusCode::CREATED, [(LOCATION, self.url.clone())], Json(self)).into_response()
+    }
+}
+
 /// Queues a new run of the same request.
 #[utoipa::path(post, path = "/api/runs/{id}/retry", operation_id = "retry_run", tag = "runs",
     params(("id" = String, Path, description = "The id of the run")),
@@ -236,12 +255,5 @@ pub(crate) async fn retry(State(state): State<AppState>, Id(id): Id) -> Result<R
             Ok((request, run))
         })
         .await?;
-    let url = format!("/api/runs/{run}");
-    let body = RetriedRun {
-        request_id: request.to_string(),
-        run_id: run.to_string(),
-        url: url.clone(),
-        message: format!("run {run} is queued"),
-    };
-    Ok((StatusCode::CREATED, [(LOCATION, url)], Json(body)).into_response())
+    Ok(RetriedRun::new(&request, &run).into_response())
 }

@@ -1,12 +1,13 @@
 //! `/api/stages`: executions of phases, and plans of STAGES files.
 
-use axum::Json;
+use crate::json::Json;
 use axum::extract::State;
 use lockkeeper_core::alert::{Counts, DOWNGRADE_SPAN, Limits, raise};
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::stages::overview::{Detail, Entry, Overview, conflicts_logged};
-use lockkeeper_engine::views::{AlertView, ExecutionView};
+use lockkeeper_engine::stages::{RefusedPhase, plan_phases};
+use lockkeeper_engine::views::{AlertView, ExecutionView, RefusedPhaseView};
 use lockkeeper_platform::load;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_stages::{Conditions, File, PhasePlan, PlanView};
@@ -150,6 +151,9 @@ pub(crate) enum Planned {
     All {
         /// In the order of the file.
         phases: Vec<PlanView>,
+        /// Phases that cannot be planned; the key is left out if there are none.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        refused: Vec<RefusedPhaseView>,
     },
 }
 
@@ -163,15 +167,25 @@ pub(crate) async fn plan(
     State(state): State<AppState>,
     Params(query): Params<PlanQuery>,
 ) -> Result<Json<Planned>, ApiError> {
-    let mut plans = state.blocking(move |state| Ok(plans(state, &query)?.1)).await?;
-    Ok(Json(match plans.pop() {
-        Some(only) if plans.is_empty() => Planned::One(Box::new(PlanView::of(&only))),
-        last => Planned::All { phases: plans.iter().chain(last.as_ref()).map(PlanView::of).collect() },
+    let Plans { plans, refused, .. } = state.blocking(move |state| plans(state, &query)).await?;
+    Ok(Json(match plans.as_slice() {
+        [only] if refused.is_empty() => Planned::One(Box::new(PlanView::of(only))),
+        all => Planned::All {
+            phases: all.iter().map(PlanView::of).collect(),
+            refused: refused.iter().map(RefusedPhaseView::of).collect(),
+        },
     }))
 }
 
+/// A file and the plans of its phases.
+pub(crate) struct Plans {
+    pub(crate) file: File,
+    pub(crate) plans: Vec<PhasePlan>,
+    pub(crate) refused: Vec<RefusedPhase>,
+}
+
 /// Computes the plans.
-pub(crate) fn plans(state: &AppState, query: &PlanQuery) -> Result<(File, Vec<PhasePlan>), Report> {
+pub(crate) fn plans(state: &AppState, query: &PlanQuery) -> Result<Plans, Report> {
     let file = stages_files::sound_file(state, &query.file)?;
     if query.load.is_some_and(|load| !load.is_finite() || load < 0.0) {
         return Err(Report::usage("that is not a load").with_hint("it is a number such as 4.0"));
@@ -180,9 +194,6 @@ pub(crate) fn plans(state: &AppState, query: &PlanQuery) -> Result<(File, Vec<Ph
     let groups: Vec<String> =
         query.groups.iter().flat_map(|text| text.split(',')).map(|id| id.trim().to_owned()).collect();
     let one = |phase: &str| file.plan(phase, &groups, &conditions).map_err(Report::from);
-    let plans = match &query.phase {
-        Some(phase) => vec![one(phase)?],
-        None => file.stages.phases.iter().map(|phase| one(&phase.name.value)).collect::<Result<_, _>>()?,
-    };
-    Ok((file, plans))
+    let (plans, refused) = plan_phases(&file, query.phase.as_deref(), one)?;
+    Ok(Plans { file, plans, refused })
 }

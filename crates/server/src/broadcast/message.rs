@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
+use lockkeeper_engine::queue::QueueStop;
 use lockkeeper_engine::runs::{AutoRun, StoredEvent};
 use lockkeeper_engine::views::{EventView, LeaseView, TicketView};
 use serde::Serialize;
+use utoipa::ToSchema;
 
-/// A change that is sent to all event streams. `type` says what happened.
-#[derive(Debug, Serialize)]
+use crate::json;
+
+/// A change that is sent to all event streams: the `data` of an event. `type` says what happened.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StreamEvent)]
 #[serde(untagged)]
-pub(super) enum Message {
+pub(crate) enum Message {
     /// A lease changed.
     Lease {
         #[serde(rename = "type")]
@@ -43,11 +48,15 @@ pub(super) enum Message {
 }
 
 /// An auto-run in the event stream.
-#[derive(Debug, Serialize)]
-pub(super) struct AutoRunChange {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AutoRunChange {
+    /// The worker that executes the queue.
     worker: String,
+    /// How many runs it has started.
     runs: u32,
+    /// The latest of them.
     current_run_id: Option<String>,
+    /// Whether it was asked to stop.
     stopping: bool,
     /// Why it ended; null while it goes on.
     ended: Option<String>,
@@ -72,7 +81,9 @@ impl Message {
             runs: auto.runs,
             current_run_id: auto.current.as_ref().map(ToString::to_string),
             stopping: auto.stop,
-            ended: auto.ended.clone(),
+            ended: QueueStop::of(auto)
+                .map(|stop| stop.reason.as_str().to_owned())
+                .or_else(|| auto.ended.clone()),
         });
         Self::Queue { kind: "queue.changed", auto_run }
     }
@@ -94,6 +105,6 @@ impl Message {
 
     /// The message as one line of JSON.
     pub(super) fn to_line(&self) -> Arc<str> {
-        serde_json::to_string(self).expect("strings and numbers can always be serialized").into()
+        json::text(self).expect("strings and numbers can always be serialized").into()
     }
 }

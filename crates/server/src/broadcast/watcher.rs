@@ -160,8 +160,8 @@ impl Watcher {
         let waiters = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
         let claims = holders.map(|holder| &holder.lease.claim);
         let claims = claims.chain(waiters.map(|waiter| &waiter.ticket.claim));
-        let senses = self.leases.probe();
-        let local = claims.filter(|claim| senses.shares_pids_with(&claim.proof.origin));
+        let probe = self.leases.probe();
+        let local = claims.filter(|claim| probe.shares_pids_with(&claim.proof.origin));
         let mut processes = Vec::new();
         for proof in local.map(|claim| &claim.proof).take(MAX_WATCHED_PROCESSES) {
             match (&proof.voucher, proof.process().map(process::watch)) {

@@ -29,7 +29,7 @@ pub struct Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadEndpoint {
     /// It needs TLS, which is not supported.
-    #[error("cannot send spans to `{0}`: only http:// is spoken")]
+    #[error("cannot send spans to `{0}`: only http:// is supported")]
     Encrypted(String),
     /// It is not an `http://` address.
     #[error("`{0}` is no address of a collector")]

@@ -6,6 +6,7 @@ use axum::response::Response;
 use lockkeeper_engine::runs::{RunEntry, RunFilter, StoredEvent};
 use lockkeeper_platform::wall_clock::WallTime;
 
+use super::request_row::{Short, reason};
 use super::status::{Badge, of_run};
 use super::texts::Texts;
 use super::times::{TimeFormat, TimePoint};
@@ -27,7 +28,7 @@ struct Page {
 
 /// A row of the table of runs.
 pub(super) struct RunRow {
-    pub(super) id: String,
+    pub(super) id: Short,
     pub(super) request: String,
     pub(super) title: String,
     pub(super) badge: Badge,
@@ -42,22 +43,25 @@ impl RunRow {
         let run = &entry.run;
         let took = run.completed_at().zip(run.started_at());
         Self {
-            id: run.id.to_string(),
+            id: Short::new(run.id.as_str()),
             request: run.request.to_string(),
             title: entry.request.request.title.clone(),
             badge: of_run(run.status(), texts),
             attempt: run.attempt(),
             queued: times.since(run.queued_at.moment),
             took: took.map(|(end, start)| lockkeeper_core::time::format_span(end.moment.since(start.moment))),
-            reason: run.reason().map(|reason| reason.to_string()),
+            reason: reason(run, None, texts),
         }
     }
 }
 
 /// A row of the table of events.
 pub(super) struct EventRow {
+    /// In UTC.
     pub(super) at: String,
-    pub(super) run: String,
+    /// In milliseconds since 1970.
+    pub(super) millis: i64,
+    pub(super) run: Short,
     pub(super) request: String,
     pub(super) kind: String,
     pub(super) to: String,
@@ -68,7 +72,8 @@ impl EventRow {
     pub(super) fn new(event: &StoredEvent) -> Self {
         Self {
             at: WallTime::from_micros(event.at).to_string(),
-            run: event.id.run.to_string(),
+            millis: event.at.div_euclid(1_000),
+            run: Short::new(event.id.run.as_str()),
             request: event.request.clone(),
             kind: event.kind.clone(),
             to: event.to.clone(),

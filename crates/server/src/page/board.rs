@@ -1,24 +1,36 @@
-//! Board page: all requests with their status, why they wait, and bulk operations on a filter.
+//! Board page: what needs a person first, then what runs, waits and is queued. With a filter it is one list, with bulk
+//! operations.
+
+use std::collections::HashMap;
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_core::request::RequestStatus;
-use lockkeeper_core::run::{Run, Status};
 use lockkeeper_engine::Listing;
-use lockkeeper_engine::runs::{Blocked, RequestEntry};
+use lockkeeper_engine::overview::Requests;
+use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::activity::Bar;
+use lockkeeper_engine::runs::{RequestEntry, RequestFilter, WorkerEntry};
 
+use super::chart::{Chart, charts};
 use super::filter::{Choice, Query};
-use super::status::{Badge, of_request};
-use super::texts::Texts;
+use super::request_row::{Row, Rows, sort};
+use super::status::of_request;
+use super::texts::{Texts, fill};
 use super::times::{TimeFormat, TimePoint};
 use super::{Layout, render};
 use crate::error::ApiError;
 use crate::extract::Params;
 use crate::state::AppState;
 
-/// How many requests are shown. The API has all of them.
-const MAX_ROWS: usize = 200;
+/// How many requests of each status the board shows.
+const SHOWN: usize = 50;
+/// How many done and canceled requests it shows when they are unfolded.
+const SHOWN_FOLDED: usize = 20;
+/// How many requests a page of a list has, and how many requests a list sorts.
+const PAGE: usize = 50;
+const LISTED: usize = 1_000;
 
 #[derive(Template)]
 #[template(path = "board.html")]
@@ -26,11 +38,14 @@ struct Page {
     layout: Layout,
     now: i64,
     counts: [Count; 6],
+    charts: Vec<Chart>,
     query: Query,
     choices: Vec<Choice>,
-    matching: Option<Matching>,
-    rows: Vec<Row>,
-    has_more: bool,
+    orders: [Choice; 4],
+    sections: Vec<Section>,
+    list: Option<List>,
+    workers: Vec<WorkerRow>,
+    is_empty: bool,
 }
 
 /// How many requests have a status.
@@ -41,23 +56,54 @@ struct Count {
     tone: &'static str,
 }
 
-/// The requests that match the filter, for bulk operations.
-struct Matching {
+/// Requests in one state.
+struct Section {
+    id: &'static str,
+    title: &'static str,
     count: u64,
-    /// The filter as a request body of the API.
-    body: String,
+    note: Option<&'static str>,
+    rows: Vec<Row>,
+    folded: bool,
+    /// The address and the text of a link to all of them.
+    more: Option<(String, String)>,
 }
 
-struct Row {
+/// The requests that match the filter, one page of them.
+struct List {
+    count: u64,
+    /// The filter as a request body of the API, for bulk operations.
+    body: String,
+    rows: Vec<Row>,
+    pages: usize,
+    words: String,
+    earlier: Option<String>,
+    later: Option<String>,
+    cut: Option<String>,
+}
+
+struct WorkerRow {
     id: String,
-    title: String,
-    badge: Badge,
-    locked: bool,
-    run: Option<String>,
-    since: Option<TimePoint>,
-    why: Option<String>,
-    can_run: bool,
-    can_cancel: bool,
+    is_alive: bool,
+    process: u32,
+    host: String,
+    running: usize,
+    jobs: u32,
+    since: TimePoint,
+}
+
+/// Everything that the page reads.
+struct Read {
+    counts: Vec<(RequestStatus, u64)>,
+    listing: Listing,
+    activity: Vec<Bar>,
+    workers: Vec<WorkerEntry>,
+    running: Requests,
+    content: Content,
+}
+
+enum Content {
+    Board { needs: [Requests; 2], queued: Requests, folded: [Requests; 2] },
+    List { entries: Vec<RequestEntry>, matched: u64 },
 }
 
 pub(super) async fn page(
@@ -65,104 +111,173 @@ pub(super) async fn page(
     Params(query): Params<Query>,
     layout: Layout,
 ) -> Result<Response, ApiError> {
-    let filter = query.filter(MAX_ROWS + 1)?;
-    let is_selective = filter.is_selective();
-    let (entries, counts, matched, listing) = state
-        .blocking(move |state| {
-            let entries = state.runs().requests(&filter)?;
-            let counts = state.runs().request_counts()?;
-            // A filter by status alone is answered from the counts; others have to search.
-            let matched = if filter.is_by_status_only() {
-                let meant = counts.iter().filter(|(status, _)| filter.statuses.contains(status));
-                meant.map(|(_, count)| count).sum()
-            } else {
-                state.runs().count_matching(&filter)?
-            };
-            Ok((entries, counts, matched, state.leases().listing()?))
-        })
-        .await?;
+    let filter = query.filter(LISTED)?;
+    let read = state.blocking(move |state| Read::new(state, &filter)).await?;
     let (texts, times) = (layout.texts, TimeFormat::new(state.runs().now().moment));
-    let count = |wanted: RequestStatus, tone: &'static str| {
-        let found = counts.iter().find(|(status, _)| *status == wanted);
-        let count = found.map_or(0, |(_, count)| *count);
-        let (name, status) = (of_request(wanted, texts).text, wanted.as_str());
-        Count { name, status, count, tone: if count > 0 { tone } else { "" } }
+    let rows = Rows { listing: &read.listing, runs: runs_by_lease(&read.running), texts, times: &times };
+    let (sections, list) = match &read.content {
+        Content::Board { needs, queued, folded } => (sections(&read, needs, queued, folded, &rows), None),
+        Content::List { entries, matched } => (Vec::new(), Some(List::new(entries, *matched, &query, &rows))),
+    };
+    let worker = |entry: &WorkerEntry| WorkerRow {
+        id: entry.worker.id.to_string(),
+        is_alive: entry.is_alive,
+        process: entry.worker.process.pid,
+        host: entry.worker.origin.host.clone(),
+        running: entry.running,
+        jobs: entry.worker.jobs,
+        since: times.since_micros(entry.worker.started_at),
     };
     let page = Page {
         now: times.now(),
-        counts: [
-            count(RequestStatus::Running, ""),
-            count(RequestStatus::Queued, ""),
-            count(RequestStatus::NeedsInput, "is-warn"),
-            count(RequestStatus::Failed, "is-bad"),
-            count(RequestStatus::Done, ""),
-            count(RequestStatus::Canceled, ""),
-        ],
+        counts: counts(&read.counts, texts),
+        charts: charts(&read.activity, texts),
         choices: query.choices(texts),
-        matching: is_selective.then(|| Matching { count: matched, body: query.body() }),
+        orders: query.orders(texts),
+        sections,
+        list,
+        workers: read.workers.iter().map(worker).collect(),
+        is_empty: read.counts.is_empty(),
         query,
-        has_more: entries.len() > MAX_ROWS,
-        rows: entries.iter().take(MAX_ROWS).map(|entry| Row::new(entry, &listing, texts, &times)).collect(),
         layout: layout.at("/"),
     };
     render(&page)
 }
 
-impl Row {
-    fn new(entry: &RequestEntry, listing: &Listing, texts: &'static Texts, times: &TimeFormat) -> Self {
-        let (request, status) = (&entry.request.request, entry.request.status);
-        let is_open = matches!(status, RequestStatus::Queued | RequestStatus::Running);
-        Self {
-            id: request.id.to_string(),
-            title: request.title.clone(),
-            badge: of_request(status, texts),
-            locked: status == RequestStatus::Running,
-            run: entry.latest.as_ref().map(|run| run.id.to_string()),
-            since: entry.latest.as_ref().map(|run| times.since(last_change(run))),
-            why: why(entry, listing, texts),
-            can_run: status != RequestStatus::Running,
-            can_cancel: is_open && entry.latest.is_some(),
-        }
+impl Read {
+    fn new(state: &AppState, filter: &RequestFilter) -> Result<Self, Report> {
+        let runs = state.runs();
+        let counts = runs.request_counts()?;
+        let read = |status| Requests::read(runs, status, SHOWN);
+        let content = if filter.is_selective() {
+            // A filter by status alone is answered from the counts; others have to search.
+            let matched = if filter.is_by_status_only() {
+                counts.iter().filter(|(status, _)| filter.statuses.contains(status)).map(|(_, n)| n).sum()
+            } else {
+                runs.count_matching(filter)?
+            };
+            Content::List { entries: runs.requests(filter)?, matched }
+        } else {
+            let folded = |status| Requests::read(runs, status, SHOWN_FOLDED);
+            Content::Board {
+                needs: [read(RequestStatus::NeedsInput)?, read(RequestStatus::Failed)?],
+                queued: read(RequestStatus::Queued)?,
+                folded: [folded(RequestStatus::Done)?, folded(RequestStatus::Canceled)?],
+            }
+        };
+        Ok(Self {
+            listing: state.leases().listing()?,
+            activity: runs.activity()?,
+            workers: runs.workers()?,
+            running: read(RequestStatus::Running)?,
+            counts,
+            content,
+        })
     }
 }
 
-/// When the status of a run last changed.
-fn last_change(run: &Run) -> lockkeeper_core::time::Moment {
-    let stamp = match run.status() {
-        Status::Queued => None,
-        Status::Running | Status::Cancelling => run.started_at(),
-        Status::Succeeded | Status::Failed | Status::Canceled | Status::TimedOut | Status::Rejected => {
-            run.completed_at()
-        }
+/// The runs that hold leases, so that a request that waits for one leads to it.
+fn runs_by_lease(running: &Requests) -> HashMap<lockkeeper_core::id::LeaseId, (String, String)> {
+    let held = running.first.iter().filter_map(|summary| {
+        let run = summary.entry.latest.as_ref()?;
+        let title = summary.entry.request.request.title.clone();
+        Some((run.lease()?.0, (run.id.to_string(), title)))
+    });
+    held.collect()
+}
+
+fn counts(found: &[(RequestStatus, u64)], texts: &'static Texts) -> [Count; 6] {
+    let count = |wanted: RequestStatus, tone: &'static str| {
+        let count = found.iter().find(|(status, _)| *status == wanted).map_or(0, |(_, count)| *count);
+        let (name, status) = (of_request(wanted, texts).text, wanted.as_str());
+        Count { name, status, count, tone: if count > 0 { tone } else { "" } }
     };
-    stamp.unwrap_or(run.queued_at).moment
+    [
+        count(RequestStatus::NeedsInput, "is-ask"),
+        count(RequestStatus::Failed, "is-bad"),
+        count(RequestStatus::Running, "is-info"),
+        count(RequestStatus::Queued, ""),
+        count(RequestStatus::Done, ""),
+        count(RequestStatus::Canceled, ""),
+    ]
 }
 
-/// Why a request waits or failed, in one sentence.
-fn why(entry: &RequestEntry, listing: &Listing, texts: &Texts) -> Option<String> {
-    let conflicting = listing.conflicting_leases(&entry.request.request.resources());
-    if entry.request.status == RequestStatus::Queued
-        && let Some(found) = conflicting.first()
-    {
-        let owner = &found.holder.lease.claim.owner;
-        return Some(format!("{} {}, {} {owner}", texts.waits_for, found.witness, texts.held_by));
-    }
-    match &entry.blocked {
-        Some(Blocked::Dependencies(requests)) => {
-            let names: Vec<String> = requests.iter().map(ToString::to_string).collect();
-            Some(format!("{} {}", texts.comes_after, names.join(", ")))
-        }
-        Some(Blocked::Retry(_)) => Some(texts.next_attempt.to_owned()),
-        Some(Blocked::Position(ahead)) => Some(format!("{} {}", texts.position, ahead + 1)),
-        Some(Blocked::Behind(ahead)) => Some(format!("{} > {ahead}", texts.position)),
-        Some(Blocked::NoWorker) => Some(texts.no_worker.to_owned()),
-        Some(Blocked::Unattended) => Some(texts.unattended.to_owned()),
-        Some(Blocked::OutOfReach) => Some(texts.out_of_reach.to_owned()),
-        Some(Blocked::TimeIsUp) => Some(texts.time_is_up.to_owned()),
-        None => {
-            let run = entry.latest.as_ref()?;
-            let reason = run.reason().map(|reason| reason.to_string());
-            run.message().map(ToOwned::to_owned).or(reason)
+/// The sections of the board, the most urgent first.
+fn sections(
+    read: &Read,
+    needs: &[Requests; 2],
+    queued: &Requests,
+    folded: &[Requests; 2],
+    rows: &Rows<'_>,
+) -> Vec<Section> {
+    let texts = rows.texts;
+    let made = |requests: &Requests| -> Vec<Row> {
+        let summaries = requests.first.iter();
+        summaries.map(|summary| rows.row(&summary.entry, summary.last_line.as_deref())).collect()
+    };
+    let more = |requests: &Requests, status: RequestStatus| {
+        let text = fill(texts.all_of_them, &[("n", &requests.count.to_string())]);
+        let is_cut = requests.count > requests.first.len() as u64;
+        is_cut.then(|| (format!("/?status={}", status.as_str()), text))
+    };
+    let (waiting, in_line): (Vec<Row>, Vec<Row>) = made(queued).into_iter().partition(|row| row.waits);
+    let waits = waiting.len() as u64;
+    let section =
+        |id, title, count, rows| Section { id, title, count, note: None, rows, folded: false, more: None };
+    let [asks, failed] = needs;
+    let [done, canceled] = folded;
+    vec![
+        Section {
+            more: more(failed, RequestStatus::Failed),
+            ..section(
+                "needs",
+                texts.needs_person,
+                asks.count + failed.count,
+                made(asks).into_iter().chain(made(failed)).collect(),
+            )
+        },
+        Section {
+            more: more(&read.running, RequestStatus::Running),
+            ..section("running", texts.running, read.running.count, made(&read.running))
+        },
+        section("waiting", texts.waiting_for_lock, waits, waiting),
+        Section {
+            note: Some(texts.next_first),
+            more: more(queued, RequestStatus::Queued),
+            ..section("queued", texts.queued, queued.count.saturating_sub(waits), in_line)
+        },
+        Section {
+            folded: true,
+            more: more(done, RequestStatus::Done),
+            ..section("done", texts.done_status, done.count, made(done))
+        },
+        Section {
+            folded: true,
+            more: more(canceled, RequestStatus::Canceled),
+            ..section("canceled", texts.canceled, canceled.count, made(canceled))
+        },
+    ]
+}
+
+impl List {
+    fn new(entries: &[RequestEntry], count: u64, query: &Query, rows: &Rows<'_>) -> Self {
+        let mut all: Vec<Row> = entries.iter().map(|entry| rows.row(entry, None)).collect();
+        sort(&mut all, &query.sort);
+        let pages = all.len().div_ceil(PAGE).max(1);
+        let number = query.page().clamp(1, pages);
+        let shown = all.into_iter().skip((number - 1) * PAGE).take(PAGE).collect();
+        let at = |number: usize| query.address(number);
+        let values = [("n", &*number.to_string()), ("all", &*pages.to_string())];
+        let cut = count > LISTED as u64;
+        Self {
+            count,
+            body: query.body(),
+            rows: shown,
+            pages,
+            words: fill(rows.texts.page_of, &values),
+            earlier: (number > 1).then(|| at(number - 1)),
+            later: (number < pages).then(|| at(number + 1)),
+            cut: cut.then(|| fill(rows.texts.latest_only, &[("n", &LISTED.to_string())])),
         }
     }
 }

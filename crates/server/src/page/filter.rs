@@ -17,9 +17,13 @@ pub(super) struct Query {
     pub(super) status: String,
     pub(super) text: String,
     pub(super) worker: String,
+    /// The order of a list: `newest`, `oldest`, `title` or `longest`.
+    pub(super) sort: String,
+    /// The page of a list, from 1.
+    pub(super) page: String,
 }
 
-/// An option of the status field.
+/// An option of a field.
 pub(super) struct Choice {
     pub(super) status: &'static str,
     pub(super) name: &'static str,
@@ -50,6 +54,39 @@ impl Query {
             body.extend(value.map(|value| (key.to_owned(), Value::from(value))));
         }
         json_attribute(&Value::Object(body))
+    }
+
+    /// The number of the page; 1 if it is not a number.
+    pub(super) fn page(&self) -> usize {
+        self.page.trim().parse().unwrap_or(1)
+    }
+
+    /// The address of another page of the same list.
+    pub(super) fn address(&self, page: usize) -> String {
+        let fields = [
+            ("status", self.status.as_str()),
+            ("text", &self.text),
+            ("worker", &self.worker),
+            ("sort", &self.sort),
+        ];
+        let given = fields.into_iter().filter_map(|(name, value)| Some((name, filled(value)?)));
+        let mut address = String::from("/?");
+        for (name, value) in given {
+            let value = askama::filters::urlencode_strict(value).map(|value| value.to_string());
+            address.push_str(&format!("{name}={}&", value.unwrap_or_default()));
+        }
+        format!("{address}page={page}")
+    }
+
+    /// The options of the order field.
+    pub(super) fn orders(&self, texts: &'static Texts) -> [Choice; 4] {
+        let names = [
+            ("newest", texts.sort_newest),
+            ("oldest", texts.sort_oldest),
+            ("title", texts.sort_title),
+            ("longest", texts.sort_longest),
+        ];
+        names.map(|(status, name)| Choice { status, name, chosen: self.sort == status })
     }
 
     /// The options of the status field.

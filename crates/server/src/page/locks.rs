@@ -3,16 +3,18 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use lockkeeper_core::alert::{Alert, Limits, raise};
-use lockkeeper_core::liveness::Verdict;
-use lockkeeper_core::record::Claim;
+use lockkeeper_core::liveness::{Verdict, Voucher};
+use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::resource::Mode;
+use lockkeeper_core::run::Status;
 use lockkeeper_core::waiting::Blocker;
+use lockkeeper_engine::foreign_locks::{ForeignLock, ForeignWaiter};
+use lockkeeper_engine::runs::RunFilter;
 use lockkeeper_engine::{HolderEntry, Listing, WaiterEntry};
 
-use super::texts::Texts;
+use super::texts::{Texts, fill};
 use super::times::{TimeFormat, TimePoint};
-use super::wait_graph::WaitGraph;
+use super::wait_graph::{Wait, WaitGraph};
 use super::{Layout, render};
 use crate::error::ApiError;
 use crate::state::AppState;
@@ -26,7 +28,6 @@ struct Page {
     layout: Layout,
     state: String,
     now: i64,
-    alerts: Vec<Warning>,
     longest: Option<TimePoint>,
     orphans: usize,
     holders: Vec<Holder>,
@@ -34,13 +35,8 @@ struct Page {
     waiters: Vec<Waiter>,
     waiters_left_out: usize,
     graph: Option<WaitGraph>,
-}
-
-/// An alert.
-struct Warning {
-    tone: &'static str,
-    title: &'static str,
-    text: &'static str,
+    foreign: Vec<ForeignLock>,
+    foreign_waiters: Vec<ForeignWaiter>,
 }
 
 struct Chip {
@@ -57,11 +53,15 @@ struct Holder {
     state: &'static str,
     tone: &'static str,
     since: TimePoint,
-    heartbeat: TimePoint,
+    /// When it was last heard of; none if its process is seen.
+    heartbeat: Option<TimePoint>,
     ends: Option<TimePoint>,
     pid: Option<u32>,
     host: String,
-    confirm: String,
+    /// The question before it is broken.
+    question: String,
+    /// The run that holds it: id and title.
+    run: Option<(String, String)>,
 }
 
 struct Waiter {
@@ -89,56 +89,63 @@ struct Obstacle {
 }
 
 pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Result<Response, ApiError> {
-    let (listing, counts) = state
+    let (listing, foreign, counts, runs) = state
         .blocking(|state| {
-            let listing = state.leases().listing()?;
-            let counts = state.counts(&listing)?;
-            Ok((listing, counts))
+            let (listing, foreign) = (state.leases().listing()?, state.foreign_locks());
+            let counts = state.counts(&listing, &foreign)?;
+            let statuses = vec![Status::Running, Status::Cancelling];
+            let filter = RunFilter { statuses, limit: MAX_ROWS, ..RunFilter::default() };
+            Ok((listing, foreign, counts, state.runs().entries(&filter)?))
         })
         .await?;
+    let run_of = |lease: &Lease| {
+        let entry = runs.iter().find(|entry| entry.run.lease().is_some_and(|(id, _)| id == lease.id))?;
+        Some((entry.run.id.to_string(), entry.request.request.title.clone()))
+    };
     let waiting = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
     let longest = waiting.map(|waiter| waiter.ticket.enqueued_at).min();
     let (texts, times) = (layout.texts, TimeFormat::new(listing.now));
     let page = Page {
         state: state.state_folder().display().to_string(),
         now: times.now(),
-        alerts: raise(&counts, &Limits::default()).iter().map(|alert| Warning::new(alert, texts)).collect(),
         longest: longest.map(|moment| times.since(moment)),
         orphans: counts.orphans,
-        holders: listing.holders.iter().take(MAX_ROWS).map(|one| Holder::new(one, texts, &times)).collect(),
+        holders: listing
+            .holders
+            .iter()
+            .take(MAX_ROWS)
+            .map(|one| Holder::new(one, texts, &times).of_run(run_of(&one.lease)))
+            .collect(),
         holders_left_out: listing.holders.len().saturating_sub(MAX_ROWS),
         waiters: listing.waiters.iter().take(MAX_ROWS).map(|one| Waiter::new(one, &times)).collect(),
         waiters_left_out: listing.waiters.len().saturating_sub(MAX_ROWS),
-        graph: graph(&listing),
+        graph: graph(&listing, &times),
+        foreign: foreign.locks,
+        foreign_waiters: foreign.waiters,
         layout: layout.at("/locks"),
     };
     render(&page)
 }
 
-impl Warning {
-    fn new(alert: &Alert, texts: &'static Texts) -> Self {
-        let (tone, text) = match alert {
-            Alert::LongWait { .. } => ("warn", texts.alert_wait),
-            Alert::Deadlocks { .. } => ("bad", texts.alert_deadlock),
-            Alert::Orphans { .. } => ("warn", texts.alert_orphans),
-            Alert::Downgrades { .. } => ("warn", texts.alert_downgrades),
-        };
-        Self { tone, title: texts.alert, text }
-    }
-}
-
-fn graph(listing: &Listing) -> Option<WaitGraph> {
-    let edges = listing.waiters.iter().flat_map(|waiter| {
-        let owner = waiter.ticket.claim.owner.as_str();
-        waiter.blockers.iter().flat_map(move |blocker| {
-            let leases =
-                blocker.leases.iter().map(|found| (found.record.claim.owner.as_str(), &found.witness));
-            let tickets =
-                blocker.tickets.iter().map(|found| (found.record.claim.owner.as_str(), &found.witness));
-            leases.chain(tickets).map(move |(holder, witness)| (owner, holder, witness.as_str()))
+fn graph(listing: &Listing, times: &TimeFormat) -> Option<WaitGraph> {
+    let mut waiters: Vec<&WaiterEntry> =
+        listing.waiters.iter().filter(|one| !one.verdict.is_free()).collect();
+    waiters.sort_by_key(|waiter| waiter.ticket.enqueued_at);
+    let is_dead = |lease: &Lease| {
+        listing.holders.iter().any(|holder| holder.lease.id == lease.id && holder.verdict.is_free())
+    };
+    let waits = waiters.iter().flat_map(|waiter| {
+        waiter.blockers.iter().map(|blocker| Wait {
+            waiter: waiter.ticket.claim.owner.to_string(),
+            span: times.since(waiter.ticket.enqueued_at).text,
+            wanted: blocker.resource.target.to_string(),
+            holders: blocker.leases.iter().map(|found| found.record.claim.owner.to_string()).collect(),
+            is_orphaned: blocker.leases.iter().any(|found| is_dead(&found.record)),
+            is_behind: !blocker.tickets.is_empty(),
+            place: blocker.tickets.len() + 1,
         })
     });
-    WaitGraph::new(edges)
+    WaitGraph::new(&waits.collect::<Vec<_>>())
 }
 
 fn chips(claim: &Claim) -> Vec<Chip> {
@@ -162,6 +169,10 @@ impl Holder {
             Verdict::Expired => (texts.expired, "bad"),
             Verdict::Overdue => (texts.overdue, "bad"),
         };
+        let is_seen = match claim.proof.voucher {
+            Voucher::KernelLock { .. } | Voucher::Process(_) => holder.verdict == Verdict::Alive,
+            Voucher::Time | Voucher::TimeFor(_) => false,
+        };
         Self {
             id: lease.id.to_string(),
             token: lease.token.0,
@@ -171,12 +182,22 @@ impl Holder {
             state,
             tone,
             since: times.since(lease.acquired_at),
-            heartbeat: times.since(lease.heartbeat_at),
+            heartbeat: (!is_seen).then(|| times.since(lease.heartbeat_at)),
             ends: lease.expires_at().map(|end| times.until(end)),
             pid: claim.proof.process().map(|process| process.pid),
             host: claim.proof.origin.host.clone(),
-            confirm: format!("{} ({} · {})", texts.break_confirm, lease.id, claim.owner),
+            question: fill(texts.break_title, &[("owner", claim.owner.as_str())]),
+            run: None,
         }
+    }
+}
+
+impl Holder {
+    /// Adds the run that holds it. Its title says what the reason would say.
+    fn of_run(self, run: Option<(String, String)>) -> Self {
+        let says_more = |reason: &String| run.as_ref().is_none_or(|(_, title)| title != reason);
+        let reason = self.reason.filter(says_more);
+        Self { reason, run, ..self }
     }
 }
 

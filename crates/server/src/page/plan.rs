@@ -3,12 +3,14 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use lockkeeper_engine::messages::Messages;
+use lockkeeper_engine::stages::RefusedPhase;
 use lockkeeper_stages::{PhasePlan, PlanView, span_in_words};
 
 use super::conflict_graph::{ConflictGraph, mode_tone, rule, tone};
 use super::texts::Texts;
 use super::{Layout, render};
-use crate::api::stages::{PlanQuery, plans};
+use crate::api::stages::{PlanQuery, Plans, plans};
 use crate::error::ApiError;
 use crate::extract::Params;
 use crate::state::AppState;
@@ -19,6 +21,15 @@ struct Page {
     layout: Layout,
     file: String,
     phases: Vec<Phase>,
+    refused: Vec<Refused>,
+}
+
+/// A phase that cannot be planned.
+struct Refused {
+    name: String,
+    title: String,
+    /// In English.
+    detail: String,
 }
 
 struct Phase {
@@ -35,9 +46,15 @@ pub(super) async fn page(
     Params(query): Params<PlanQuery>,
     layout: Layout,
 ) -> Result<Response, ApiError> {
-    let (file, plans) = state.blocking(move |state| plans(state, &query)).await?;
+    let Plans { file, plans, refused } = state.blocking(move |state| plans(state, &query)).await?;
+    let messages = Messages::load();
+    let refused = refused.into_iter().map(|RefusedPhase { phase, report }| {
+        let title = report.message_in(layout.language, &messages).map(|message| message.title.clone());
+        Refused { name: phase, title: title.unwrap_or_default(), detail: report.to_string() }
+    });
+    let refused = refused.collect();
     let phases = plans.iter().enumerate().map(|(place, plan)| Phase::new(plan, place, layout.texts));
-    render(&Page { phases: phases.collect(), file: file.name, layout: layout.at("/stages") })
+    render(&Page { phases: phases.collect(), refused, file: file.name, layout: layout.at("/stages") })
 }
 
 impl Phase {

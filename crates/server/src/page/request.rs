@@ -11,6 +11,7 @@ use lockkeeper_engine::runs::RunFilter;
 use lockkeeper_engine::stages::execution_of;
 
 use super::activity::RunRow;
+use super::run::shell_line;
 use super::status::{Badge, of_request};
 use super::times::TimeFormat;
 use super::{Layout, render};
@@ -34,6 +35,7 @@ struct Page {
     dir: String,
     holds: Vec<String>,
     after: Vec<String>,
+    priority: i32,
     /// The execution of stages that it belongs to.
     execution: Option<String>,
     runs: Vec<RunRow>,
@@ -60,10 +62,11 @@ pub(super) async fn page(
         title: request.title.clone(),
         badge: of_request(entry.request.status, texts),
         locked: entry.request.status == RequestStatus::Running,
-        command: shown_command(&request.command).join(" "),
+        command: shell_line(&shown_command(&request.command)),
         dir: request.dir.clone(),
         holds: request.resources().iter().map(|resource| resource.target.to_string()).collect(),
         after: request.after.iter().map(ToString::to_string).collect(),
+        priority: request.priority.get(),
         execution: request.conductor().and_then(execution_of),
         runs: runs.iter().map(|entry| RunRow::new(entry, texts, &times)).collect(),
         layout: layout.at("/"),

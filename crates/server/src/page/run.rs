@@ -3,20 +3,29 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use lockkeeper_core::id::RunId;
+use lockkeeper_core::id::{LeaseId, RunId};
+use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Status;
 use lockkeeper_core::secret::shown_command;
+use lockkeeper_core::waiting::Blocker;
+use lockkeeper_engine::Listing;
 use lockkeeper_engine::report::Report;
+use lockkeeper_engine::runs::output::without_escapes;
+use serde::Deserialize;
 
 use super::activity::EventRow;
+use super::attempts::{AttemptRow, attempts};
+use super::request_row::{Cancel, reason};
 use super::status::{Badge, of_run};
 use super::times::{TimeFormat, TimePoint};
 use super::{Layout, render};
 use crate::api::log::{WindowQuery, window};
 use crate::error::ApiError;
-use crate::extract::Id;
+use crate::extract::{Id, Params};
 use crate::state::AppState;
 
+/// How many tickets that wait for it are shown.
+const MAX_BEHIND: usize = 20;
 /// How many bytes of the output are shown.
 const LOG_BYTES: usize = 64 * 1024;
 
@@ -28,17 +37,25 @@ struct Page {
     id: String,
     request: String,
     title: String,
+    /// As a line for a shell.
     command: String,
+    dir: String,
     badge: Badge,
     locked: bool,
     attempt: u32,
+    attempts: Vec<AttemptRow>,
+    /// The attempt whose output is shown, if it is not the latest.
+    shown: Option<u32>,
+    cancel: Option<Cancel>,
+    answers: bool,
+    behind: Vec<Behind>,
     worker: Option<String>,
     pid: Option<u32>,
     lease: Option<String>,
+    lease_id: String,
     holder: Option<Holder>,
     exit_code: Option<u8>,
-    reason: Option<String>,
-    message: Option<String>,
+    why: Option<String>,
     queued: TimePoint,
     started: Option<TimePoint>,
     ended: Option<TimePoint>,
@@ -54,59 +71,127 @@ struct Page {
 struct Holder {
     owner: String,
     resources: Vec<String>,
-    heartbeat: TimePoint,
+}
+
+/// Who waits for a lease of the run.
+struct Behind {
+    owner: String,
+    wanted: String,
+    since: TimePoint,
+}
+
+/// Which output is shown.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Query {
+    attempt: String,
 }
 
 pub(super) async fn page(
     State(state): State<AppState>,
     Id(id): Id,
+    Params(query): Params<Query>,
     layout: Layout,
 ) -> Result<Response, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
-    let (view, log, lease) = state
+    let asked: Option<u32> = query.attempt.parse().ok();
+    let (view, log, lease, listing, last_line) = state
         .blocking(move |state| {
             let view = state.runs().show(&id)?;
-            let log = window(state, &id, &WindowQuery::end(), LOG_BYTES)?;
+            let log = window(state, &id, &WindowQuery::end(asked), LOG_BYTES)?;
             let lease = match view.run.lease() {
                 Some((lease, _)) => state.leases().lease(lease)?,
                 None => None,
             };
-            Ok((view, log, lease))
+            let last_line = state.runs().folder_of(&id).last_line();
+            Ok((view, log, lease, state.leases().listing()?, last_line))
         })
         .await?;
     let (texts, times) = (layout.texts, TimeFormat::new(state.runs().now().moment));
     let (run, request) = (&view.run, &view.request.request);
     let (log, [log_from, log_to, log_size]) = log.into_text();
+    let why = reason(run, last_line.as_deref(), texts);
+    let mut attempts = attempts(&view.events, asked.unwrap_or(run.attempt()), texts, &times);
+    // The record of the run knows more about the last one than its events: the exit code.
+    if let Some(last) = attempts.last_mut().filter(|last| last.number == run.attempt()) {
+        last.why.clone_from(&why);
+    }
     let page = Page {
         now: times.now(),
         id: run.id.to_string(),
         request: run.request.to_string(),
         title: request.title.clone(),
-        command: shown_command(&request.command).join(" "),
+        command: shell_line(&shown_command(&request.command)),
+        dir: request.dir.clone(),
         badge: of_run(run.status(), texts),
         locked: matches!(run.status(), Status::Running | Status::Cancelling),
         attempt: run.attempt(),
+        attempts,
+        shown: asked.filter(|attempt| *attempt != run.attempt()),
+        cancel: Cancel::of(run.status(), &request.title, texts),
+        answers: view.request.status == RequestStatus::NeedsInput
+            && view.request.latest.as_ref() == Some(&run.id),
+        behind: run.lease().map_or_else(Vec::new, |(lease, _)| behind(&listing, lease, &times)),
         worker: run.worker().as_ref().map(ToString::to_string),
         pid: run.process().and_then(|process| process.command).map(|command| command.pid),
         lease: run.lease().map(|(lease, token)| format!("{lease} ({} {token})", texts.token)),
+        lease_id: run.lease().map_or_else(String::new, |(lease, _)| lease.to_string()),
         holder: lease.map(|lease| Holder {
             owner: lease.claim.owner.to_string(),
             resources: lease.claim.targets().map(ToString::to_string).collect(),
-            heartbeat: times.since(lease.heartbeat_at),
         }),
         exit_code: run.ending().map(|ending| ending.exit_code()),
-        reason: run.reason().map(|reason| reason.to_string()),
-        message: run.message().map(ToOwned::to_owned),
+        why,
         queued: times.since(run.queued_at.moment),
         started: run.started_at().map(|at| times.since(at.moment)),
         ended: run.completed_at().map(|at| times.since(at.moment)),
         is_open: !run.status().is_terminal(),
         events: view.events.iter().rev().map(EventRow::new).collect(),
-        log,
+        log: without_escapes(&log),
         log_from,
         log_to,
         log_size,
         layout: layout.at("/runs"),
     };
     render(&page)
+}
+
+/// The tickets that wait for a lease.
+fn behind(listing: &Listing, lease: LeaseId, times: &TimeFormat) -> Vec<Behind> {
+    let waits = listing.waiters.iter().filter_map(|waiter| {
+        let blocks = |blocker: &&Blocker| blocker.leases.iter().any(|found| found.record.id == lease);
+        let blocker = waiter.blockers.iter().find(blocks)?;
+        Some(Behind {
+            owner: waiter.ticket.claim.owner.to_string(),
+            wanted: blocker.resource.target.to_string(),
+            since: times.since(waiter.ticket.enqueued_at),
+        })
+    });
+    waits.take(MAX_BEHIND).collect()
+}
+
+/// A command as a line that a shell reads as the same words.
+pub(super) fn shell_line(words: &[String]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
+    let quoted = words.iter().map(|word| {
+        if !word.is_empty() && word.chars().all(is_plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_quoted_as_a_shell_reads_it() {
+        let line =
+            |words: &[&str]| shell_line(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(line(&["make", "-j4", "A=b"]), "make -j4 A=b");
+        assert_eq!(line(&["sh", "-c", "echo 'a b'; ls *", ""]), r"sh -c 'echo '\''a b'\''; ls *' ''");
+    }
 }

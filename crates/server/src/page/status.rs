@@ -18,7 +18,7 @@ pub(super) fn of_request(status: RequestStatus, texts: &'static Texts) -> Badge 
         RequestStatus::Queued => (texts.queued, ""),
         RequestStatus::Running => (texts.running, "info"),
         RequestStatus::Done => (texts.done_status, "good"),
-        RequestStatus::NeedsInput => (texts.needs_input, "warn"),
+        RequestStatus::NeedsInput => (texts.needs_input, "ask"),
         RequestStatus::Failed => (texts.failed, "bad"),
         RequestStatus::Canceled => (texts.canceled, ""),
     };

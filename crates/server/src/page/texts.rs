@@ -1,11 +1,14 @@
 //! User interface texts, in English, Japanese and Chinese.
 
 mod en;
+mod fill;
 mod ja;
 mod zh;
 
 use lockkeeper_engine::messages::Language;
 use lockkeeper_stages::picture::Labels;
+
+pub(super) use fill::fill;
 
 /// All texts of the pages.
 pub(super) struct Texts {
@@ -205,8 +208,6 @@ pub(super) struct Texts {
     pub(super) queue_again: &'static str,
     /// Button.
     pub(super) cancel: &'static str,
-    /// Question.
-    pub(super) cancel_confirm: &'static str,
     /// Question before a start that ignores dependencies.
     pub(super) run_anyway: &'static str,
     /// Button.
@@ -215,14 +216,18 @@ pub(super) struct Texts {
     pub(super) queue_running: &'static str,
     /// Continues the banner.
     pub(super) queue_stopping: &'static str,
+    /// Begins the notice after the queue has stopped.
+    pub(super) queue_stopped: &'static str,
+    /// Heading.
+    pub(super) foreign_locks: &'static str,
+    /// Column heading.
+    pub(super) format: &'static str,
     /// Another worker executes the queue.
     pub(super) queue_busy: &'static str,
     /// Before a count.
     pub(super) runs_so_far: &'static str,
     /// Before other requests.
     pub(super) comes_after: &'static str,
-    /// Why it waits.
-    pub(super) next_attempt: &'static str,
     /// Why it waits.
     pub(super) no_worker: &'static str,
     /// Nobody looks after it.
@@ -369,6 +374,183 @@ pub(super) struct Texts {
     pub(super) log_begin: &'static str,
     /// Button.
     pub(super) log_end: &'static str,
+    /// The page of coding agents.
+    pub(super) agents: &'static str,
+    /// Column heading.
+    pub(super) agent: &'static str,
+    /// State of an agent.
+    pub(super) agent_works: &'static str,
+    /// State of an agent.
+    pub(super) agent_waits: &'static str,
+    /// State of an agent.
+    pub(super) agent_rests: &'static str,
+    /// Before the time since an agent was last seen.
+    pub(super) last_seen: &'static str,
+    /// Column heading: what an agent says that it does.
+    pub(super) note: &'static str,
+    /// Column heading: the files of an agent.
+    pub(super) works_on: &'static str,
+    /// Column heading: the files that an agent was denied.
+    pub(super) denied: &'static str,
+    /// Column heading: who has a file.
+    pub(super) has_it: &'static str,
+    /// Column heading: who waits for a file.
+    pub(super) wants_it: &'static str,
+    /// Before the last incident.
+    pub(super) incident: &'static str,
+    /// Before the last hook call that failed.
+    pub(super) failed_open: &'static str,
+    /// Empty page.
+    pub(super) no_agents: &'static str,
+    /// First step for a new user.
+    pub(super) no_agents_do: &'static str,
+    /// Empty page.
+    pub(super) no_part: &'static str,
+    /// First step for a new user.
+    pub(super) no_part_do: &'static str,
+    /// Sentence: `{resource}`, `{owner}`, `{span}`.
+    pub(super) why_held: &'static str,
+    /// Sentence: `{requests}`.
+    pub(super) why_after: &'static str,
+    /// Sentence: `{span}`.
+    pub(super) why_retry: &'static str,
+    pub(super) why_next: &'static str,
+    /// Sentence: `{n}`.
+    pub(super) why_place: &'static str,
+    /// Sentence: `{n}`.
+    pub(super) why_place_or_more: &'static str,
+    /// Sentence: `{code}`.
+    pub(super) why_exit: &'static str,
+    /// Sentence: `{signal}`.
+    pub(super) why_signal: &'static str,
+    pub(super) why_not_started: &'static str,
+    pub(super) why_needs_input: &'static str,
+    pub(super) why_queue_timeout: &'static str,
+    pub(super) why_timeout: &'static str,
+    pub(super) why_canceled: &'static str,
+    pub(super) why_lost: &'static str,
+    pub(super) why_silent: &'static str,
+    pub(super) why_lease_lost: &'static str,
+    pub(super) why_queue_full: &'static str,
+    pub(super) why_duplicate: &'static str,
+    pub(super) why_conflict: &'static str,
+    pub(super) why_marked: &'static str,
+    /// Sentence: `{reason}`, `{line}`.
+    pub(super) last_output: &'static str,
+    /// Sentence: `{n}`.
+    pub(super) waits_behind: &'static str,
+    /// Sentence: `{n}`, `{most}`.
+    pub(super) attempt_of: &'static str,
+    /// Sentence: `{pid}`.
+    pub(super) process_alive: &'static str,
+    /// What is known of a run.
+    pub(super) worker_alive: &'static str,
+    pub(super) needs_person: &'static str,
+    pub(super) nothing_needs_person: &'static str,
+    pub(super) waiting_for_lock: &'static str,
+    /// After the number of queued requests.
+    pub(super) next_first: &'static str,
+    /// Sentence: `{n}`.
+    pub(super) all_of_them: &'static str,
+    pub(super) who_waits_link: &'static str,
+    /// Link to the output.
+    pub(super) log: &'static str,
+    pub(super) workers: &'static str,
+    /// Empty list: `lockkeeper work` is a command.
+    pub(super) no_workers: &'static str,
+    /// Column heading: how many runs a worker executes, of how many.
+    pub(super) jobs: &'static str,
+    pub(super) ended_lately: &'static str,
+    /// Sentence: `{n}`, `{m}`.
+    pub(super) ended_words: &'static str,
+    pub(super) median_wait: &'static str,
+    /// Sentence: `{now}`, `{most}`.
+    pub(super) wait_words: &'static str,
+    pub(super) new_request: &'static str,
+    pub(super) new_request_title: &'static str,
+    pub(super) field_title: &'static str,
+    pub(super) field_command: &'static str,
+    pub(super) field_locks: &'static str,
+    pub(super) field_paths: &'static str,
+    pub(super) field_priority: &'static str,
+    pub(super) field_after: &'static str,
+    pub(super) submit: &'static str,
+    /// Shown after a request was added.
+    pub(super) submitted: &'static str,
+    /// Button that closes a dialog.
+    pub(super) close: &'static str,
+    pub(super) answer: &'static str,
+    /// Heading of a dialog: `{title}`.
+    pub(super) answer_title: &'static str,
+    /// What an answer does.
+    pub(super) answer_means: &'static str,
+    pub(super) answer_field: &'static str,
+    pub(super) answer_send: &'static str,
+    /// Button of a dialog that changes nothing.
+    pub(super) keep_running: &'static str,
+    /// Button of a dialog that changes nothing.
+    pub(super) keep_waiting: &'static str,
+    /// Button of a dialog: `{title}`.
+    pub(super) end_it: &'static str,
+    /// Question: `{title}`.
+    pub(super) cancel_title: &'static str,
+    pub(super) cancel_running_means: &'static str,
+    pub(super) cancel_queued_means: &'static str,
+    /// Question: `{owner}`.
+    pub(super) break_title: &'static str,
+    pub(super) break_do: &'static str,
+    /// Button of a dialog that changes nothing.
+    pub(super) break_keep: &'static str,
+    pub(super) notify_on: &'static str,
+    pub(super) notify_off: &'static str,
+    /// Notification: `{n}`.
+    pub(super) notify_text: &'static str,
+    /// Label of the choice.
+    pub(super) sort: &'static str,
+    pub(super) sort_newest: &'static str,
+    pub(super) sort_oldest: &'static str,
+    pub(super) sort_title: &'static str,
+    pub(super) sort_longest: &'static str,
+    /// Sentence: `{n}`, `{all}`.
+    pub(super) page_of: &'static str,
+    /// Sentence: `{n}`.
+    pub(super) latest_only: &'static str,
+    pub(super) earlier_page: &'static str,
+    pub(super) later_page: &'static str,
+    /// Link from a lease to its run.
+    pub(super) held_by_run: &'static str,
+    /// In the place of a heartbeat.
+    pub(super) process_seen: &'static str,
+    /// Link from an alert to its page.
+    pub(super) show_it: &'static str,
+    /// Heading of a dialog without a name.
+    pub(super) sure: &'static str,
+    /// Button of a dialog that changes nothing.
+    pub(super) keep_them: &'static str,
+    pub(super) cancel_matching_yes: &'static str,
+    pub(super) retry_matching_yes: &'static str,
+    /// Shown after a text was copied.
+    pub(super) copied: &'static str,
+    /// Shown when a text could not be copied.
+    pub(super) not_copied: &'static str,
+    pub(super) attempts: &'static str,
+    /// Column heading: how long a run waited before an attempt.
+    pub(super) waited_before: &'static str,
+    /// In the row of the attempt whose output is shown.
+    pub(super) shown_below: &'static str,
+    /// Label: who waits for a lease of the run.
+    pub(super) behind_it: &'static str,
+    pub(super) copy: &'static str,
+    pub(super) search: &'static str,
+    pub(super) previous_match: &'static str,
+    pub(super) next_match: &'static str,
+    /// Shown when a text was not found.
+    pub(super) no_match: &'static str,
+    pub(super) download: &'static str,
+    /// Where output was cut: `{n}`.
+    pub(super) cut_out: &'static str,
+    /// Button that changes a value.
+    pub(super) change: &'static str,
 }
 
 impl Texts {
@@ -381,3 +563,6 @@ impl Texts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

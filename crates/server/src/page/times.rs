@@ -42,6 +42,11 @@ impl TimeFormat {
         TimePoint { at, text: format_span(Duration::from_millis(ago)) }
     }
 
+    /// A time in the past, in microseconds since 1970.
+    pub(super) fn since_micros(&self, unix_micros: i64) -> TimePoint {
+        self.since_time(WallTime::from_micros(unix_micros))
+    }
+
     /// A moment in the future.
     pub(super) fn until(&self, moment: Moment) -> TimePoint {
         TimePoint { at: self.dial.unix_millis(moment), text: format_span(moment.since(self.now)) }

@@ -56,6 +56,11 @@ fn phase(text: &mut String, number: usize, planned: &PhasePlan) -> std::fmt::Res
             writeln!(text, "    {ends} [dir=none, color=red, label={}];", quoted(&conflict.witness))?;
         }
     }
+    for found in planned.predicted.iter().filter(|found| found.ruling.is_none()) {
+        let ends = format!("{} -> {}", node(found.group1), node(found.group2));
+        let label = quoted(&format!("{} {:.0} %", found.path, found.probability * 100.0));
+        writeln!(text, "    {ends} [dir=none, style=dashed, constraint=false, label={label}];")?;
+    }
     writeln!(text, "  }}")
 }
 

@@ -97,9 +97,10 @@ impl Drawing<'_> {
             let why = escaped(&filled(self.labels.both_match, &conflict.witness));
             let in_turn = turns.contains(&pair(&conflict.group1, &conflict.group2));
             let (head, curve) = (self.head(in_turn), line(a, b, in_turn).path);
+            let likely = if conflict.probability.is_some() { " likely" } else { "" };
             writeln!(
                 self.text,
-                "<path class=\"meet {class}\"{head} d=\"{curve}\"><title>{why}</title></path>"
+                "<path class=\"meet {class}{likely}\"{head} d=\"{curve}\"><title>{why}</title></path>"
             )?;
         }
         Ok(())
@@ -144,6 +145,14 @@ impl Badges {
         let x = x + *slot * 26;
         *slot += 1;
         (x, y)
+    }
+}
+
+/// Returns the type of a conflict, and how likely it is if it is predicted.
+pub(super) fn kind_in_words(conflict: &ConflictView) -> String {
+    match conflict.probability {
+        Some(share) => format!("{} {:.0} %", conflict.kind, share * 100.0),
+        None => conflict.kind.clone(),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::drawing::{Badges, Drawing, class, ends, escaped, marker};
+use super::drawing::{Badges, Drawing, class, ends, escaped, kind_in_words, marker};
 use super::labels::{Labels, filled};
 use super::layout::{Layout, layout, room_for};
 use super::lines::line;
@@ -91,7 +91,7 @@ impl Figure<'_> {
     ) -> std::fmt::Result {
         let lines = [
             filled(self.labels.both_match, &conflict.witness),
-            joined(&[&conflict.kind, &conflict.severity], " · "),
+            joined(&[&kind_in_words(conflict), &conflict.severity], " · "),
         ];
         let wide = lines.iter().map(|line| room_for(line, 8)).max().unwrap_or(0) + 2 * TIP_MARGIN;
         let left = if x > width / 2 { x.saturating_sub(18 + wide) } else { x + 18 };
@@ -111,8 +111,8 @@ impl Figure<'_> {
 
 /// Describes a conflict for screen readers.
 fn description(conflict: &ConflictView, labels: &Labels) -> String {
-    let ConflictView { group1, group2, kind, severity, witness, .. } = conflict;
-    let what = joined(&[kind, severity, &filled(labels.both_match, witness)], ", ");
+    let ConflictView { group1, group2, severity, witness, .. } = conflict;
+    let what = joined(&[&kind_in_words(conflict), severity, &filled(labels.both_match, witness)], ", ");
     format!("{group1} – {group2}: {what}")
 }
 

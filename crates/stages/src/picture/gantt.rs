@@ -9,7 +9,7 @@ use crate::estimate::span_in_words;
 const STYLE: &str = "\
 svg{background:#fff;font-family:system-ui,-apple-system,'Segoe UI',sans-serif;font-size:14px}\
 .page{fill:#fff}.text{fill:#1f2328}.dim{fill:#59636e}.grid{stroke:#d1d9e0}.good{fill:#1a7f37}.bad{fill:#c93c37}\
-.going{fill:#0b5cad}.other{fill:#8b949e}.title{font-size:20px;font-weight:600}\
+.going{fill:#0b5cad}.other{fill:#8b949e}.waiting{fill:none;stroke:#9a6700;stroke-dasharray:4 3}.title{font-size:20px;font-weight:600}\
 @media (prefers-color-scheme:dark){svg{background:#0d1117}.page{fill:#0d1117}.text{fill:#e6edf3}.dim{fill:#9da7b1}\
 .grid{stroke:#30363d}.good{fill:#3fb950}.bad{fill:#ff7b72}.going{fill:#58a6ff}.other{fill:#6e7681}}";
 
@@ -40,6 +40,8 @@ pub struct Bar<'b> {
     pub word: &'b str,
     /// When it started, counted from the first start.
     pub begins: Duration,
+    /// How long it waited for its leases, from its start on.
+    pub waited: Duration,
     /// When it ended.
     pub ends: Duration,
 }
@@ -104,7 +106,21 @@ impl Chart {
         }
         for (row, bar) in bars.iter().enumerate() {
             let y = top + row * ROW;
-            let (from, to) = (place(bar.begins), place(bar.ends));
+            let (begun, to) = (place(bar.begins), place(bar.ends));
+            // It waits first, and then it runs.
+            let from = place(bar.begins + bar.waited).min(to);
+            if from - begun >= 1.0 {
+                let waits = format!("{}: ⏳ {}", bar.label, span_in_words(bar.waited));
+                let _ = writeln!(
+                    body,
+                    "<rect class=\"waiting\" x=\"{begun:.1}\" y=\"{}\" width=\"{:.1}\" height=\"16\" rx=\"3\">\
+                     <title>{}</title></rect>",
+                    y + 2,
+                    from - begun,
+                    escaped(&waits),
+                );
+                descriptions.push(waits);
+            }
             let class = match bar.status {
                 "SUCCESS" => "good",
                 "FAILED" => "bad",

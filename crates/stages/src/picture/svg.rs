@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::drawing::{Badges, Drawing, class, ends, escaped, marker};
+use super::drawing::{Badges, Drawing, class, ends, escaped, kind_in_words, marker};
 use super::labels::Labels;
 use super::layout::{MARGIN, layout, short, span, wrapped};
 use crate::estimate::span_in_words;
@@ -15,7 +15,7 @@ const STYLE: &str = "\
 svg{background:#fff;font-family:system-ui,-apple-system,'Segoe UI',sans-serif;font-size:14px}\
 .page{fill:#fff}.text{fill:#1f2328}.dim{fill:#59636e}.code{font-family:ui-monospace,Menlo,Consolas,monospace;font-size:12px}\
 .title{font-size:22px;font-weight:600}.strong{font-weight:600}\
-.card{fill:#f6f8fa;stroke:#8b949e;stroke-width:1.2}.wait{fill:none;stroke:#59636e;stroke-width:1.6}.turn{stroke-dasharray:6 4}\
+.card{fill:#f6f8fa;stroke:#8b949e;stroke-width:1.2}.wait{fill:none;stroke:#59636e;stroke-width:1.6}.turn,.likely{stroke-dasharray:6 4}\
 .head{fill:#59636e}.fatal{stroke:#c93c37}.major{stroke:#b35900}.minor{stroke:#8a6d00}\
 .meet{fill:none;stroke-width:2}.disc{fill:#fff;stroke-width:2}.mode{fill:#0b5cad}.stop{fill:#c93c37}.onmode{fill:#fff}\
 @media (prefers-color-scheme:dark){svg{background:#0d1117}.page{fill:#0d1117}.text{fill:#e6edf3}.dim{fill:#9da7b1}\
@@ -113,7 +113,8 @@ impl Drawing<'_> {
         let conflicts = plan.conflicts.iter().enumerate().map(|(number, found)| {
             let told = ruled(found.rule.as_ref(), &found.severity, &found.action);
             let groups = format!("{} and {}", found.group1, found.group2);
-            format!("{}  {groups}: {} at {} — {told}", number + 1, found.kind, found.witness)
+            let kind = kind_in_words(found);
+            format!("{}  {groups}: {kind} at {} — {told}", number + 1, found.witness)
         });
         let folders = plan.same_dir.iter().filter_map(|found| {
             let told = ruled(found.rule.as_ref(), found.severity.as_ref()?, found.action.as_ref()?);

@@ -1,45 +1,42 @@
 //! Section `downgrade_rules`: what to do when problems occur while groups run.
 //!
 //! People write the trigger as a word (`trigger: lock_timeout` with `threshold: 30s`), as a condition
-//! (`condition: "system_load > 8.0"`), or only in the name. The reader searches all of them for known words and for a
-//! number.
+//! (`condition: "system_load > 8.0"`, `trigger: 可用内存<20%`), or only in the name. The reader searches all of them for known
+//! words and for a number.
 
 use std::time::Duration;
 
+use lockkeeper_core::conflict::Action;
 use lockkeeper_formats::yaml::{Node, Value};
 
 use super::Diagnostics;
 use super::fields::{Entry, Fields, items};
 use super::rules::known_action;
-use super::values::read_span;
-use crate::model::{Downgrade, Response, Stages, Trigger};
+use super::triggers::{Compared, trigger_of};
+use crate::model::{Downgrade, Reduction, Response, Stages, Trigger};
 use crate::place::Placed;
-use crate::problem::Problem;
-
-/// The number of failures before a downgrade, if the file has no number.
-const FAILURES: u64 = 3;
-/// The load above which groups run one by one, if the file has no number.
-const LOAD: f64 = 4.0;
-/// The share of memory in use, if the file has no number.
-const MEMORY: f64 = 0.8;
+use crate::problem::{Problem, UnknownKey};
 
 /// Reads a list of rules, or a mapping from name to rule.
 pub(super) fn read(entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
     if matches!(entry.node.value, Value::List(_)) {
         for (path, node) in items(entry) {
-            stages.downgrades.extend(one(node, &path, None, diagnostics));
+            let rule = one(node, &path, None, stages, diagnostics);
+            stages.downgrades.extend(rule);
         }
         return;
     }
     let Some(mut fields) = Fields::of(entry.node, &entry.path, diagnostics) else { return };
     if let Some(rules) = fields.take(&["rules"]) {
         for (path, node) in items(&rules) {
-            stages.downgrades.extend(one(node, &path, None, diagnostics));
+            let rule = one(node, &path, None, stages, diagnostics);
+            stages.downgrades.extend(rule);
         }
     }
     for named in fields.rest() {
         let name = Placed::new(named.key.clone(), named.key_place);
-        stages.downgrades.extend(one(named.node, &named.path, Some(name), diagnostics));
+        let rule = one(named.node, &named.path, Some(name), stages, diagnostics);
+        stages.downgrades.extend(rule);
     }
 }
 
@@ -47,12 +44,18 @@ fn one(
     node: &Node,
     path: &str,
     known: Option<Placed<String>>,
+    stages: &Stages,
     diagnostics: &mut Diagnostics,
 ) -> Option<Downgrade> {
     let mut fields = Fields::of(node, path, diagnostics)?;
-    for key in ["description", "enabled", "notify", "notification", "message", "severity", "log_level"] {
+    for key in ["description", "message", "severity"] {
         fields.take(&[key]);
     }
+    let enabled = fields.take(&["enabled"]).and_then(|entry| diagnostics.truth(&entry));
+    let notify = fields.take(&["notification", "notify"]).and_then(|entry| diagnostics.truth(&entry));
+    let level = fields.take(&["log_level"]).and_then(|entry| diagnostics.text(&entry));
+    let reason = fields.take(&["reason"]).and_then(|entry| diagnostics.text(&entry));
+    check_from(&mut fields, diagnostics);
     let name = fields.take(&["name", "id", "rule"]).and_then(|entry| diagnostics.text(&entry)).or(known);
     let kind = fields.take(&["trigger", "kind", "type", "event"]).and_then(|entry| diagnostics.text(&entry));
     let condition = fields.take(&["condition", "when", "if"]).and_then(|entry| diagnostics.text(&entry));
@@ -64,14 +67,23 @@ fn one(
     let delay = delay.and_then(|entry| delay_of(&entry, diagnostics));
     let retries = fields.take(&["retries", "max_retries", "retry_count", "max_attempts"]);
     let retries = retries.and_then(|entry| diagnostics.count(&entry)).map(|count| count.value);
-    let action = fields.take(&["action", "strategy", "response", "downgrade_to", "fallback"]);
+    let longest = fields.take(&["max_delay", "longest_delay"]).and_then(|entry| diagnostics.span(&entry));
+    check_multiplier(&mut fields, diagnostics);
+    let action = fields.take(&["action", "to", "strategy", "response", "downgrade_to", "fallback"]);
     let action = action.and_then(|entry| diagnostics.text(&entry));
     fields.finish(diagnostics);
+    if enabled.is_some_and(|truth| !truth.value) {
+        return None;
+    }
 
     let words = [&kind, &condition, &name].into_iter().flatten();
-    let said: Vec<String> = words.map(|word| word.value.to_ascii_lowercase()).collect();
-    let number = threshold.map(|text| text.value).or_else(|| condition.as_ref().and_then(compared));
-    let trigger = said.iter().find_map(|said| trigger_of(said, number.as_deref(), timeout));
+    let said: Vec<String> = words.map(|word| word.value.to_lowercase()).collect();
+    let number = threshold.and_then(|text| Compared::of_value(&text.value)).or_else(|| {
+        let texts = [&condition, &kind].into_iter().flatten();
+        texts.filter_map(|text| Compared::find(&text.value)).next()
+    });
+    let rules: Vec<&str> = stages.rules.iter().map(|rule| rule.value.name.as_str()).collect();
+    let trigger = said.iter().find_map(|said| trigger_of(said, number.as_ref(), timeout, &rules));
     let Some(name) = name.or(condition).or(kind) else {
         diagnostics.problem(Problem::error(
             "BAD_DOWNGRADE",
@@ -87,8 +99,76 @@ fn one(
         ));
         Trigger::Other
     });
-    let response = action.map_or(Response::Notify, |action| response(&action, diagnostics));
-    Some(Downgrade { name, trigger, response, delay, retries })
+    let response = action.as_ref().map_or(Response::Notify, |action| response(action, diagnostics));
+    check_retry(&trigger, &response, action.as_ref(), diagnostics);
+    Some(Downgrade {
+        name,
+        trigger,
+        response,
+        delay,
+        retries,
+        longest_delay: longest,
+        reason: reason.map(|reason| reason.value),
+        level: level.map(|level| level.value),
+        notify: notify.is_none_or(|truth| truth.value),
+    })
+}
+
+/// Fills in the delays of `conflict_resolution.strategies.retry_with_backoff`, which is read later.
+pub(super) fn fill_delays(stages: &mut Stages) {
+    let (initial, longest) = stages.resolution.backoff;
+    for rule in stages.downgrades.iter_mut().filter(|rule| rule.response == Response::Retry) {
+        rule.delay = rule.delay.or(initial);
+        rule.longest_delay = rule.longest_delay.or(longest);
+    }
+}
+
+/// `from` says in which state a rule applies. It is the state in which its trigger can happen, so only the word is checked.
+fn check_from(fields: &mut Fields<'_>, diagnostics: &mut Diagnostics) {
+    let Some(entry) = fields.take(&["from"]) else { return };
+    let Some(text) = diagnostics.text(&entry) else { return };
+    let known = ["parallel", "max_parallel", "waiting", "running", "mutex", "queue", "serial", "any"];
+    if !known.contains(&text.value.to_ascii_lowercase().as_str()) {
+        diagnostics.unknown.push(UnknownKey { path: entry.path, place: entry.key_place, value: text.value });
+    }
+}
+
+/// Each wait is twice as long as the one before. Another multiplier is told, not obeyed.
+fn check_multiplier(fields: &mut Fields<'_>, diagnostics: &mut Diagnostics) {
+    let Some(entry) = fields.take(&["backoff_multiplier", "multiplier", "backoff_factor"]) else { return };
+    let Some(text) = diagnostics.text(&entry) else { return };
+    if text.value.parse::<f64>().ok() != Some(2.0) {
+        let message = format!("waits between retries double, and {} says `{}`", entry.path, text.value);
+        let hint = "set the first and the longest wait with delay and max_delay";
+        diagnostics.problem(Problem::warning("NO_EFFECT", text.place, message).with_hint(hint));
+    }
+}
+
+/// Only agents that failed can be retried.
+fn check_retry(
+    trigger: &Trigger,
+    response: &Response,
+    action: Option<&Placed<String>>,
+    diagnostics: &mut Diagnostics,
+) {
+    let Some(action) = action.filter(|_| *response == Response::Retry) else { return };
+    let retries = match trigger {
+        Trigger::Network
+        | Trigger::Failures { .. }
+        | Trigger::CriticalPath
+        | Trigger::Timeout { .. }
+        | Trigger::Other => true,
+        Trigger::LockTimeout { .. }
+        | Trigger::Load { .. }
+        | Trigger::Memory { .. }
+        | Trigger::Conflict { .. }
+        | Trigger::RepeatedConflict { .. } => false,
+    };
+    if !retries {
+        let message = format!("`{}` has no effect here: only agents that failed are retried", action.value);
+        let hint = "a group that waits for its lock goes on waiting; name another response";
+        diagnostics.problem(Problem::warning("NO_EFFECT", action.place, message).with_hint(hint));
+    }
 }
 
 /// Reads a duration, a mapping with the duration of the first wait, or only `exponential`.
@@ -110,39 +190,6 @@ fn delay_of(entry: &Entry<'_>, diagnostics: &mut Diagnostics) -> Option<Duration
     }
 }
 
-/// Returns the right side of a comparison.
-fn compared(condition: &Placed<String>) -> Option<String> {
-    let (_, right) = condition.value.rsplit_once(['>', '<', '='])?;
-    Some(right.trim().to_owned())
-}
-
-/// Finds the trigger by words in a text. The order matters: `network_timeout` is about the network.
-fn trigger_of(text: &str, number: Option<&str>, timeout: Option<Duration>) -> Option<Trigger> {
-    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let count = || number.and_then(|number| number.parse::<f64>().ok()).filter(|count| *count >= 1.0);
-    let whole = |otherwise: u64| count().map_or(otherwise, |count| count.min(1e9) as u64);
-    let span = || timeout.or_else(|| number.and_then(read_span));
-    let trigger = match () {
-        () if has(&["network", "connection", "connectivity"]) => Trigger::Network,
-        () if has(&["memory", "mem_", "ram"]) => Trigger::Memory { above: share(number).unwrap_or(MEMORY) },
-        () if has(&["load", "cpu"]) => Trigger::Load { above: count().unwrap_or(LOAD) },
-        () if has(&["critical_path", "critical path", "critical"]) => Trigger::CriticalPath,
-        () if has(&["conflict"]) => Trigger::RepeatedConflict { times: whole(FAILURES) },
-        () if has(&["lock", "resource"]) => Trigger::LockTimeout { after: span() },
-        () if has(&["fail", "error"]) => Trigger::Failures { count: whole(FAILURES) },
-        () if has(&["timeout", "timed_out", "too_long", "duration"]) => Trigger::Timeout { after: span() },
-        () => return None,
-    };
-    Some(trigger)
-}
-
-/// Parses `80%`, `80` or `0.8` as a share.
-fn share(number: Option<&str>) -> Option<f64> {
-    let value: f64 = number?.trim_end_matches('%').trim().parse().ok()?;
-    let share = if value > 1.0 { value / 100.0 } else { value };
-    (share > 0.0 && share <= 1.0).then_some(share)
-}
-
 fn response(action: &Placed<String>, diagnostics: &mut Diagnostics) -> Response {
     if let Some(action) = known_action(&action.value) {
         return Response::Act(action);
@@ -150,7 +197,9 @@ fn response(action: &Placed<String>, diagnostics: &mut Diagnostics) -> Response 
     let text = action.value.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     match () {
-        () if has(&["reduce", "limit", "fewer", "throttle"]) => Response::ReduceParallelism,
+        () if has(&["rollback", "roll_back"]) => Response::AbortWithRollback,
+        () if has(&["serial"]) => Response::Act(Action::DowngradeToSerial),
+        () if has(&["reduce", "limit", "fewer", "throttle"]) => Response::ReduceParallelism(reduction(&text)),
         () if has(&["retry", "backoff"]) => Response::Retry,
         () if has(&["pause", "delay", "wait"]) => Response::Pause,
         () if has(&["priorit", "first"]) => Response::Prioritize,
@@ -158,9 +207,19 @@ fn response(action: &Placed<String>, diagnostics: &mut Diagnostics) -> Response 
         () => {
             let message = format!("`{}` is not an answer that is known here", action.value);
             diagnostics.problem(Problem::warning("UNKNOWN_RESPONSE", action.place, message).with_hint(
-                "an action of a rule, or reduce_parallelism, retry_with_backoff, pause, prioritize or notify",
+                "an action of a rule, or serial_with_delay, abort_with_rollback, reduce_parallel_by_2, retry_with_backoff, pause, prioritize or notify",
             ));
             Response::Other(action.value.clone())
         }
+    }
+}
+
+/// Reads how much `reduce_parallel_by_2` or `reduce_parallel_by_half` takes away.
+fn reduction(text: &str) -> Reduction {
+    let Some((_, amount)) = text.rsplit_once("by_") else { return Reduction::One };
+    match amount.parse() {
+        Ok(number) if number > 0 => Reduction::By(number),
+        Ok(_) | Err(_) if amount == "half" => Reduction::Half,
+        Ok(_) | Err(_) => Reduction::One,
     }
 }

@@ -99,6 +99,46 @@ pub(super) fn limits(fields: &mut Fields<'_>, phase: &mut Phase, diagnostics: &m
     }
 }
 
+/// Reads the groups of `workflow_phase_parallel.P3.parallel_groups`. A group that the phase has already is only named there. A
+/// group of which only the id is given, and which another phase defines, runs in this phase, too.
+pub(super) fn named_groups(entry: &Entry<'_>, at: usize, stages: &mut Stages, diagnostics: &mut Diagnostics) {
+    for (path, node) in items(entry) {
+        let id = match node.text() {
+            Some(id) => Some(Placed::new(id.to_owned(), node.place)),
+            None => id_alone(node),
+        };
+        let Some(id) = id else {
+            let Some(fields) = Fields::of(node, &path, diagnostics) else { continue };
+            let group = group(fields, node, &path, None, at, stages, diagnostics);
+            if !stages.phases[at].groups.iter().any(|known| known.id.value == group.id.value) {
+                stages.phases[at].groups.push(group);
+            }
+            continue;
+        };
+        if stages.phases[at].groups.iter().any(|group| group.id.value == id.value) {
+            continue;
+        }
+        let mut elsewhere = stages.phases.iter().flat_map(|phase| &phase.groups);
+        match elsewhere.find(|group| group.id.value == id.value).cloned() {
+            Some(found) => stages.phases[at].groups.push(Group { id, reference: true, ..found }),
+            None => {
+                let message = format!("there is no group `{}`", id.value);
+                let hint = "define it under parallel_groups, or give it agents and conflict_paths here";
+                diagnostics.problem(Problem::warning("UNDEFINED_GROUP", id.place, message).with_hint(hint));
+            }
+        }
+    }
+}
+
+/// The id of a mapping that has nothing else.
+fn id_alone(node: &Node) -> Option<Placed<String>> {
+    let Value::Map(map) = &node.value else { return None };
+    let [(key, value)] = map.as_slice() else { return None };
+    let is_id = key.text().is_some_and(|key| matches!(key, "group_id" | "id" | "group"));
+    let id = value.text().filter(|_| is_id)?;
+    Some(Placed::new(id.to_owned(), value.place))
+}
+
 fn group_list(entry: &Entry<'_>, at: usize, stages: &mut Stages, diagnostics: &mut Diagnostics) {
     for (path, node) in items(entry) {
         let Some(fields) = Fields::of(node, &path, diagnostics) else { continue };
@@ -140,8 +180,10 @@ fn group(
         let phase = &stages.phases[phase];
         Placed::new(format!("{}-{}", phase.name.value, phase.groups.len() + 1), node.place)
     });
-    let agents =
+    let enabled = fields.take(&["enabled"]).and_then(|entry| diagnostics.truth(&entry));
+    let Agents { agents, left_out } =
         fields.take(&["agents", "workers"]).map(|entry| agents(&entry, diagnostics)).unwrap_or_default();
+    let has_work = !agents.is_empty() || left_out == 0;
     let can_parallel = fields.take(&["can_parallel", "parallel"]).and_then(|entry| diagnostics.truth(&entry));
     let can_parallel = can_parallel.unwrap_or_else(|| Placed::new(true, id.place));
     let max_concurrent =
@@ -174,12 +216,21 @@ fn group(
         conflict_paths,
         command,
         estimated_time,
+        enabled: has_work && enabled.is_none_or(|truth| truth.value),
+        reference: false,
     }
 }
 
+/// The agents of a group, without those that say `enabled: false`.
+#[derive(Default)]
+struct Agents {
+    agents: Vec<Agent>,
+    left_out: usize,
+}
+
 /// Reads agents as names, or as mappings with more fields.
-fn agents(entry: &Entry<'_>, diagnostics: &mut Diagnostics) -> Vec<Agent> {
-    let mut agents = Vec::new();
+fn agents(entry: &Entry<'_>, diagnostics: &mut Diagnostics) -> Agents {
+    let (mut agents, mut left_out) = (Vec::new(), 0);
     for (path, node) in items(entry) {
         if let Some(name) = node.text() {
             let name = Placed::new(name.to_owned(), node.place);
@@ -196,8 +247,13 @@ fn agents(entry: &Entry<'_>, diagnostics: &mut Diagnostics) -> Vec<Agent> {
         let estimate = fields.take(&["estimated_time", "estimated_duration", "estimate", "duration"]);
         let estimated_time = estimate.and_then(|entry| diagnostics.span(&entry));
         let command = diagnostics.command(&mut fields);
+        let enabled = fields.take(&["enabled"]).and_then(|entry| diagnostics.truth(&entry));
         fields.finish(diagnostics);
+        if enabled.is_some_and(|truth| !truth.value) {
+            left_out += 1;
+            continue;
+        }
         agents.push(Agent { name, task: task.map(|task| task.value), estimated_time, command });
     }
-    agents
+    Agents { agents, left_out }
 }

@@ -4,8 +4,8 @@ use lockkeeper_formats::yaml::{Node, Value};
 
 use super::Diagnostics;
 use super::fields::{Entry, Fields, items};
-use super::groups::{limits, phase_index};
-use crate::model::{Phase, Stages};
+use super::groups::{limits, named_groups, phase_index};
+use crate::model::Stages;
 use crate::place::Placed;
 use crate::problem::Problem;
 
@@ -45,20 +45,22 @@ fn listed(node: &Node, path: &str, stages: &mut Stages, diagnostics: &mut Diagno
         return;
     };
     let at = phase_index(stages, name, diagnostics);
-    read_phase(fields, &mut stages.phases[at], diagnostics);
+    read_phase(fields, at, stages, diagnostics);
 }
 
 fn one(node: &Node, path: &str, at: usize, stages: &mut Stages, diagnostics: &mut Diagnostics) {
     if let Some(truth) = node.truth() {
         stages.phases[at].can_parallel = Some(Placed::new(truth, node.place));
     } else if let Some(fields) = Fields::of(node, path, diagnostics) {
-        read_phase(fields, &mut stages.phases[at], diagnostics);
+        read_phase(fields, at, stages, diagnostics);
     }
 }
 
-fn read_phase(mut fields: Fields<'_>, phase: &mut Phase, diagnostics: &mut Diagnostics) {
-    limits(&mut fields, phase, diagnostics);
-    // parallel_groups defines the groups. Here they are repeated for people.
-    fields.take(&["groups", "parallel_groups", "agents"]);
+fn read_phase(mut fields: Fields<'_>, at: usize, stages: &mut Stages, diagnostics: &mut Diagnostics) {
+    limits(&mut fields, &mut stages.phases[at], diagnostics);
+    if let Some(groups) = fields.take(&["groups", "parallel_groups"]) {
+        named_groups(&groups, at, stages, diagnostics);
+    }
+    fields.take(&["agents"]);
     fields.finish(diagnostics);
 }

@@ -1,10 +1,13 @@
 //! Sections `conflict_resolution`, `autotune`, `monitoring` and `validation`.
 
-use super::Diagnostics;
-use super::fields::{Entry, Fields};
-use super::rules::action;
-use crate::model::{Autotune, Stages, Validation};
+use lockkeeper_formats::yaml::Node;
+
+use super::fields::{Entry, Fields, items};
+use super::rules::{action, known_action};
+use super::{Diagnostics, tuning};
+use crate::model::{ChecksOff, Stages, Validation};
 use crate::place::Placed;
+use crate::problem::UnknownKey;
 
 /// Reads the sections with settings.
 pub(super) fn read(fields: &mut Fields<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
@@ -12,7 +15,7 @@ pub(super) fn read(fields: &mut Fields<'_>, stages: &mut Stages, diagnostics: &m
         resolution(&entry, stages, diagnostics);
     }
     if let Some(entry) = fields.take(&["autotune", "auto_tune", "autotuning"]) {
-        autotune(&entry, stages, diagnostics);
+        tuning::read(&entry, stages, diagnostics);
     }
     if let Some(entry) = fields.take(&["monitoring", "monitor"]) {
         monitoring(&entry, stages, diagnostics);
@@ -24,13 +27,14 @@ pub(super) fn read(fields: &mut Fields<'_>, stages: &mut Stages, diagnostics: &m
 
 fn resolution(entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
     let Some(mut fields) = Fields::of(entry.node, &entry.path, diagnostics) else { return };
+    let nested = fields.take(&["strategies"]);
     let resolution = &mut stages.resolution;
     if let Some(entry) = fields.take(&["default_strategy", "strategy", "default_action"]) {
         let place = entry.node.place;
         resolution.default_strategy = action(&entry, diagnostics).map(|action| Placed::new(action, place));
     }
     if let Some(entry) = fields.take(&["timeout", "timeout_seconds", "lock_timeout", "timeout_sec"]) {
-        resolution.timeout = diagnostics.span(&entry).unwrap_or(resolution.timeout);
+        resolution.timeout = diagnostics.span(&entry).or(resolution.timeout);
     }
     if let Some(entry) = fields.take(&["retries", "max_retries", "retry_attempts", "retry_count"]) {
         resolution.retries = diagnostics.count(&entry).map_or(resolution.retries, |count| count.value);
@@ -40,29 +44,55 @@ fn resolution(entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnost
     }
     fields.take(&["description"]);
     fields.finish(diagnostics);
+    if let Some(entry) = nested {
+        strategies(&entry, stages, diagnostics);
+    }
 }
 
-fn autotune(entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
-    if let Some(enabled) = entry.node.truth() {
-        let tune = Autotune { enabled, ..Autotune::default() };
-        stages.autotune = Some(Placed::new(tune, entry.key_place));
-        return;
+/// Reads `conflict_resolution.strategies`: for each strategy its limits, and the rules that it is for.
+fn strategies(entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
+    let Some(mut all) = Fields::of(entry.node, &entry.path, diagnostics) else { return };
+    for strategy in all.rest() {
+        let Some(mut fields) = Fields::of(strategy.node, &strategy.path, diagnostics) else { continue };
+        fields.take(&["description"]);
+        let resolution = &mut stages.resolution;
+        if let Some(entry) = fields.take(&["queue_size", "max_queue_size"]) {
+            resolution.queue_size =
+                diagnostics.count(&entry).map_or(resolution.queue_size, |count| count.value);
+        }
+        if let Some(entry) = fields.take(&["lock_timeout", "timeout", "timeout_seconds"]) {
+            resolution.timeout = diagnostics.span(&entry).or(resolution.timeout);
+        }
+        if let Some(entry) = fields.take(&["initial_delay", "delay"]) {
+            resolution.backoff.0 = diagnostics.span(&entry);
+        }
+        if let Some(entry) = fields.take(&["max_delay"]) {
+            resolution.backoff.1 = diagnostics.span(&entry);
+        }
+        if let Some(entry) = fields.take(&["apply_to"]) {
+            apply_to(&strategy.key, &entry, stages, diagnostics);
+        }
+        fields.finish(diagnostics);
     }
-    let Some(mut fields) = Fields::of(entry.node, &entry.path, diagnostics) else { return };
-    let mut tune = Autotune::default();
-    if let Some(entry) = fields.take(&["enabled"]) {
-        tune.enabled = diagnostics.truth(&entry).is_none_or(|truth| truth.value);
+}
+
+/// A rule without an action has the action of the strategy that names it. The action of a rule itself counts first.
+fn apply_to(strategy: &str, entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
+    for name in diagnostics.texts(entry) {
+        let rule = stages.rules.iter().position(|rule| rule.value.name == name.value);
+        let downgrade = stages.downgrades.iter().any(|rule| rule.name.value == name.value);
+        match (rule, known_action(strategy)) {
+            (Some(at), Some(action)) if !stages.rule_details[at].says_action => {
+                stages.rules[at].value.action = action;
+            }
+            (Some(_), _) => {}
+            (None, _) if downgrade => {}
+            (None, _) => {
+                let value = name.value;
+                diagnostics.unknown.push(UnknownKey { path: entry.path.clone(), place: name.place, value });
+            }
+        }
     }
-    let mut number = |spellings: &[&str], fields: &mut Fields<'_>, value: &mut u64| {
-        let count = fields.take(spellings).and_then(|entry| diagnostics.count(&entry));
-        *value = count.map_or(*value, |count| count.value);
-    };
-    number(&["min", "min_parallel", "min_concurrent", "minimum"], &mut fields, &mut tune.min);
-    number(&["max", "max_parallel", "max_concurrent", "maximum"], &mut fields, &mut tune.max);
-    number(&["step", "step_size", "steps"], &mut fields, &mut tune.step);
-    fields.take(&["description"]);
-    fields.finish(diagnostics);
-    stages.autotune = Some(Placed::new(tune, entry.key_place));
 }
 
 fn monitoring(entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
@@ -95,9 +125,16 @@ fn validation(entry: &Entry<'_>, diagnostics: &mut Diagnostics) -> Validation {
     if let Some(entry) = fields.take(&["max_agents_per_phase", "max_agents"]) {
         validation.max_agents = diagnostics.count(&entry).map(|count| count.value);
     }
+    if let Some(entry) = fields.take(&["enabled"])
+        && diagnostics.truth(&entry).is_some_and(|truth| !truth.value)
+    {
+        validation.off = ChecksOff::All;
+    }
+    if let Some(entry) = fields.take(&["checks"]) {
+        checks(&entry, &mut validation, diagnostics);
+    }
     // These checks cannot be switched off.
     let always = [
-        "enabled",
         "check_cycles",
         "check_circular_dependencies",
         "check_globs",
@@ -112,4 +149,52 @@ fn validation(entry: &Entry<'_>, diagnostics: &mut Diagnostics) -> Validation {
     }
     fields.finish(diagnostics);
     validation
+}
+
+/// Reads a list of checks. A check that is switched off, or that is only a warning, does not refuse a file. What a plan cannot
+/// do without is checked all the same.
+fn checks(entry: &Entry<'_>, validation: &mut Validation, diagnostics: &mut Diagnostics) {
+    for (path, node) in items(entry) {
+        if let Some(name) = node.text() {
+            codes_of(name, entry, node, diagnostics);
+            continue;
+        }
+        let Some(mut fields) = Fields::of(node, &path, diagnostics) else { continue };
+        for key in ["description", "action", "severity"] {
+            fields.take(&[key]);
+        }
+        let enabled = fields.take(&["enabled"]).and_then(|entry| diagnostics.truth(&entry));
+        let name = fields.take(&["name", "id"]).and_then(|entry| diagnostics.text(&entry));
+        fields.finish(diagnostics);
+        let codes = name.map(|name| codes_of(&name.value, entry, node, diagnostics)).unwrap_or_default();
+        if enabled.is_some_and(|truth| !truth.value) {
+            match &mut validation.off {
+                ChecksOff::All => {}
+                ChecksOff::Some(off) => off.extend(codes),
+                off @ ChecksOff::None => *off = ChecksOff::Some(codes.to_vec()),
+            }
+        }
+    }
+}
+
+/// The problem codes of a check.
+fn codes_of(
+    name: &str,
+    entry: &Entry<'_>,
+    node: &Node,
+    diagnostics: &mut Diagnostics,
+) -> &'static [&'static str] {
+    match name {
+        // There is no list of agents to compare with: an agent is a name that is passed to its command.
+        "parallel_group_agents_exist" => &[],
+        "conflict_paths_valid" => &["BAD_PATTERN", "NO_PATHS"],
+        "no_circular_dependencies" => &["CYCLE", "BACKWARDS"],
+        "downgrade_actions_defined" => &["UNKNOWN_RESPONSE"],
+        "max_concurrent_valid" => &["MORE_THAN_AGENTS"],
+        other => {
+            let (path, value) = (entry.path.clone(), other.to_owned());
+            diagnostics.unknown.push(UnknownKey { path, place: node.place, value });
+            &[]
+        }
+    }
 }

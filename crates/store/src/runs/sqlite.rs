@@ -21,7 +21,6 @@ mod requests;
 mod rows;
 mod schema;
 mod snapshot;
-mod spec;
 mod submit;
 mod tables;
 mod version_0_1_0;
@@ -31,8 +30,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
-use lockkeeper_core::id::WorkerId;
+use lockkeeper_core::id::{RequestId, WorkerId};
+use lockkeeper_core::record::Priority;
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::admission::{Refusal, Submission, Submitted};
 use lockkeeper_core::run::transition::{self, Transition};
@@ -53,6 +54,9 @@ use super::{
 use crate::sqlite::{Connections, Pooled, Purpose, explain, make_folder};
 use crate::{Examination, StoreError};
 
+/// The file of the write lock.
+const GATE: &str = "runs.gate";
+
 /// Requests and runs in a SQLite database.
 pub struct SqliteRunStore {
     path: PathBuf,
@@ -61,6 +65,7 @@ pub struct SqliteRunStore {
     connections: Connections,
     log: Log,
     request_counts: Mutex<Option<RequestCounts>>,
+    is_read_only: bool,
 }
 
 /// Counts of requests by status, and the position of the last event at that time. Every change of a status has an event.
@@ -78,20 +83,20 @@ impl SqliteRunStore {
         {
             return Err(StoreError::NetworkFileSystem { address: folder.display().to_string(), kind });
         }
-        let lock_path = folder.join("runs.gate");
+        let lock_path = folder.join(GATE);
         let write_lock = WriteLock::open(&lock_path).map_err(|error| failed("open", &lock_path, error))?;
         let path = folder.join("runs.db");
         let connection = schema::connect(&path)?;
         // Another process may create the tables now, so everything but a yes is checked again under the lock.
         if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
-            let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
+            let _alone = write_lock.lock().map_err(|error| StoreError::lock(&lock_path, error))?;
             if !schema::is_set_up(&connection, &path)? {
                 schema::set_up(&connection, &path, boot)?;
             }
         }
         schema::tune(&connection, &path)?;
         if !schema::is_complete(&connection, &path)? {
-            let _alone = write_lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
+            let _alone = write_lock.lock().map_err(|error| StoreError::lock(&lock_path, error))?;
             schema::complete(&connection, &path)?;
         }
         let log = Log::of(&path);
@@ -102,15 +107,47 @@ impl SqliteRunStore {
             connections: Connections::new(connection),
             log,
             request_counts: Mutex::new(None),
+            is_read_only: false,
         };
         store.start_boot(folder)?;
         store.end_marked_runs()?;
         Ok(store)
     }
 
+    /// Opens the store in a folder that this process cannot write in. Everything but a snapshot fails.
+    pub fn open_to_read(folder: &Path, boot: &str) -> Result<Self, StoreError> {
+        let lock_path = folder.join(GATE);
+        let write_lock =
+            WriteLock::open_to_read(&lock_path).map_err(|error| failed("open", &lock_path, error))?;
+        let path = folder.join("runs.db");
+        // Without these files SQLite cannot read the log, and it cannot make them here.
+        for name in ["runs.db-shm", "runs.db-wal"] {
+            let file = folder.join(name);
+            std::fs::metadata(&file).map_err(|error| failed("look at", &file, error))?;
+        }
+        let connection = schema::connect_to_read(&path)?;
+        if !schema::is_set_up(&connection, &path)? {
+            return Err(failed("read", &path, io::Error::other("it has no tables yet")));
+        }
+        let log = Log::of(&path);
+        Ok(Self {
+            path,
+            boot: boot.to_owned(),
+            write_lock,
+            connections: Connections::new(connection),
+            log,
+            request_counts: Mutex::new(None),
+            is_read_only: true,
+        })
+    }
+
     /// Whether there is a store in `folder`. True if that cannot be read: opening the store then says why.
     pub fn exists(folder: &Path) -> bool {
         folder.join("runs.db").try_exists().unwrap_or(true)
+    }
+
+    fn lock_path(&self) -> PathBuf {
+        self.path.with_file_name(GATE)
     }
 
     /// Moves the timestamps of another boot onto the clock of this one.
@@ -136,7 +173,10 @@ impl SqliteRunStore {
 
     /// Reads and changes records in one transaction. All of it is committed, or nothing if `work` fails.
     fn write<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let _alone = self.write_lock.lock().map_err(|error| failed("lock", &self.path, error))?;
+        if self.is_read_only {
+            return Err(failed("write to", &self.path, io::ErrorKind::ReadOnlyFilesystem.into()));
+        }
+        let _alone = self.write_lock.lock().map_err(|error| StoreError::lock(&self.lock_path(), error))?;
         let connection = &*self.connection(Purpose::Write)?;
         self.database(execute(connection, "BEGIN IMMEDIATE"))?;
         let before = connection.total_changes();
@@ -158,6 +198,9 @@ impl SqliteRunStore {
     /// A connection that no other thread uses now.
     fn connection(&self, purpose: Purpose) -> Result<Pooled<'_>, StoreError> {
         self.connections.take(purpose, || {
+            if self.is_read_only {
+                return schema::connect_to_read(&self.path);
+            }
             let connection = schema::connect(&self.path)?;
             schema::tune(&connection, &self.path)?;
             self.log.forget();
@@ -181,6 +224,10 @@ impl RunStore for SqliteRunStore {
 
     fn submit(&self, submission: &Submission<'_>) -> Result<Result<Vec<Submitted>, Refusal>, StoreError> {
         self.write(|tables| tables.submit(submission))
+    }
+
+    fn replace(&self, submission: &Submission<'_>) -> Result<Result<Vec<Submitted>, Refusal>, StoreError> {
+        self.write(|tables| tables.replace_requests(submission))
     }
 
     fn requeue(&self, runs: &[Requeue]) -> Result<Vec<bool>, StoreError> {
@@ -218,6 +265,10 @@ impl RunStore for SqliteRunStore {
         self.write(|tables| tables.change_auto_run(change))
     }
 
+    fn set_priority(&self, request: &RequestId, priority: Priority) -> Result<bool, StoreError> {
+        self.write(|tables| tables.set_priority(request, priority))
+    }
+
     fn prune(&self, before_unix_micros: i64) -> Result<Vec<Removed>, StoreError> {
         self.write(|tables| tables.prune(before_unix_micros))
     }
@@ -233,7 +284,14 @@ impl RunStore for SqliteRunStore {
     }
 
     fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
+        if let Some(holder) = self.write_lock.stopped_holder() {
+            return Err(StoreError::kept(&self.lock_path(), Some(holder), Duration::ZERO));
+        }
         examine::examine(self, &*self.connection(Purpose::Read)?, thorough)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 
     fn address(&self) -> String {

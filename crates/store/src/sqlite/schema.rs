@@ -100,7 +100,7 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
 }
 
 /// Opens a connection to a database that may not be written. SQLite reads the log of other processes through `leases.db-shm`.
-pub(super) fn connect_to_read(path: &Path) -> Result<Connection, StoreError> {
+pub(crate) fn connect_to_read(path: &Path) -> Result<Connection, StoreError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     open(path, flags)

@@ -153,7 +153,7 @@ pub(super) fn fill(records: &mut dyn Records<StoreError>) -> Vec<Change> {
 }
 
 /// Runs the same at once in many threads, each with the store opened for itself.
-fn crowd(place: &dyn Place, work: impl Fn(&dyn LeaseStore, usize) + Sync) {
+fn crowd(place: &Place, work: impl Fn(&dyn LeaseStore, usize) + Sync) {
     let start = Barrier::new(THREADS);
     thread::scope(|scope| {
         for number in 0..THREADS {

@@ -1,4 +1,4 @@
-//! Random changes, made to SQLite and to the strict double: both take or refuse the same, and show the same.
+//! Random changes, made to an engine and to the strict double: both take or refuse the same, and show the same.
 
 use std::sync::Arc;
 
@@ -9,11 +9,13 @@ use lockkeeper_core::records::{Change, Scan};
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::Moment;
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 
-use super::engines::{Memory, Sqlite};
+use super::engines::{Memory, POSTGRES, SQLITE};
+use super::everything;
+use super::harness::{Harness, skip};
 use super::lookup::{leases_within, tickets_within};
 use super::sample::{lease, name, path, ticket};
-use super::{Harness, everything};
 use lockkeeper_store::LeaseStore;
 
 const TARGETS: usize = 8;
@@ -110,30 +112,54 @@ fn run(store: &dyn LeaseStore, steps: &[Step]) -> bool {
     transaction.commit(changes, &[]).is_ok()
 }
 
+/// Makes the same decisions in a store of this engine and in the strict double.
+fn agree(
+    engine: &dyn Harness<dyn LeaseStore>,
+    decisions: &[Vec<Step>],
+    place: (i64, u64),
+) -> Result<(), TestCaseError> {
+    let (engine, memory) = (engine.place(), Memory.place());
+    let (engine, memory) = (engine.open(), memory.open());
+    for steps in decisions {
+        prop_assert_eq!(run(&*engine, steps), run(&*memory, steps), "{:?}", steps);
+        prop_assert_eq!(everything(&*engine), everything(&*memory));
+    }
+    let rank = Rank { at: place.0, id: LeaseId(place.1) };
+    let scans =
+        [Scan::Forward(None), Scan::Backward(None), Scan::Forward(Some(rank)), Scan::Backward(Some(rank))];
+    for range in (0..TARGETS).map(|number| target(number).key_range()) {
+        prop_assert_eq!(leases_within(&*engine, &range), leases_within(&*memory, &range));
+        for scan in scans {
+            for at_most in [1, usize::MAX] {
+                let within = |store: &dyn LeaseStore| tickets_within(store, &range, scan, at_most);
+                prop_assert_eq!(within(&*engine), within(&*memory), "{:?} {:?}", range, scan);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn decisions() -> impl Strategy<Value = Vec<Vec<Step>>> {
+    prop::collection::vec(prop::collection::vec(step(), 1..5), 1..25)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn sqlite_and_its_double_agree(
-        decisions in prop::collection::vec(prop::collection::vec(step(), 1..5), 1..25),
-        place in (-4..4i64, 0..7u64),
-    ) {
-        let (sqlite, memory) = (Sqlite.place(), Memory.place());
-        let (sqlite, memory) = (sqlite.open(), memory.open());
-        for steps in &decisions {
-            prop_assert_eq!(run(&*sqlite, steps), run(&*memory, steps), "{:?}", steps);
-            prop_assert_eq!(everything(&*sqlite), everything(&*memory));
-        }
-        let rank = Rank { at: place.0, id: LeaseId(place.1) };
-        let scans = [Scan::Forward(None), Scan::Backward(None), Scan::Forward(Some(rank)), Scan::Backward(Some(rank))];
-        for range in (0..TARGETS).map(|number| target(number).key_range()) {
-            prop_assert_eq!(leases_within(&*sqlite, &range), leases_within(&*memory, &range));
-            for scan in scans {
-                for at_most in [1, usize::MAX] {
-                    let within = |store: &dyn LeaseStore| tickets_within(store, &range, scan, at_most);
-                    prop_assert_eq!(within(&*sqlite), within(&*memory), "{:?} {:?}", range, scan);
-                }
-            }
+    fn sqlite_and_its_double_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
+        agree(&SQLITE, &decisions, place)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn postgres_and_its_double_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
+        match POSTGRES.lacks() {
+            None => agree(&POSTGRES, &decisions, place)?,
+            Some(what) => skip(what),
         }
     }
 }

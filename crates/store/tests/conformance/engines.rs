@@ -1,23 +1,43 @@
 //! Every engine, held to the contract.
 
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tempfile::TempDir;
-
+use super::harness::{self, InFolder};
+use super::on_server::OnServer;
+use super::through_proxy::ThroughProxy;
 use super::twice::Retrying;
 use super::{Harness, Place};
-use lockkeeper_store::{LeaseStore, MemoryStore, SqliteStore};
+use lockkeeper_store::{LeaseStore, MemoryStore, PostgresStore, SqliteStore};
 
 /// The engine with this name, for another process.
 pub(super) fn named(name: &str) -> Box<dyn Harness> {
-    let engines: [Box<dyn Harness>; 2] = [Box::new(Sqlite), Box::new(retrying_sqlite())];
+    let engines: [Box<dyn Harness>; 4] =
+        [Box::new(SQLITE), Box::new(retrying_sqlite()), Box::new(POSTGRES), Box::new(retrying_postgres())];
     let found = engines.into_iter().find(|engine| engine.name() == name);
     found.unwrap_or_else(|| panic!("{name} is no engine for several processes"))
 }
 
-fn retrying_sqlite() -> Retrying<Sqlite> {
-    Retrying { name: "sqlite, twice", inner: Sqlite }
+pub(super) const SQLITE: InFolder<dyn LeaseStore> =
+    InFolder { name: "sqlite", open: |folder| Arc::new(SqliteStore::open(folder, "this-boot").unwrap()) };
+
+fn retrying_sqlite() -> Retrying<InFolder<dyn LeaseStore>> {
+    Retrying { name: "sqlite, twice", inner: SQLITE }
+}
+
+pub(super) const POSTGRES: OnServer<dyn LeaseStore> = OnServer {
+    name: "postgres",
+    open: |server, project| {
+        let config: tokio_postgres::Config = server.parse().unwrap();
+        Arc::new(PostgresStore::open(config, project, Duration::from_secs(5)).unwrap())
+    },
+};
+
+/// The same behind a proxy that breaks connections.
+pub(super) const BROKEN: ThroughProxy<dyn LeaseStore> = ThroughProxy(POSTGRES);
+
+fn retrying_postgres() -> Retrying<OnServer<dyn LeaseStore>> {
+    Retrying { name: "postgres, twice", inner: POSTGRES }
 }
 
 fn retrying_memory() -> Retrying<Memory> {
@@ -25,48 +45,23 @@ fn retrying_memory() -> Retrying<Memory> {
 }
 
 // Invariants 2 and 6.
-conformance_tests!(sqlite: crate::engines::Sqlite);
+conformance_tests!(sqlite: crate::engines::SQLITE);
 conformance_tests!(memory: crate::engines::Memory);
+conformance_tests!(postgres: crate::engines::POSTGRES);
+conformance_tests!(postgres_broken: crate::engines::BROKEN);
 // The contract lets decisions run twice.
 conformance_tests!(sqlite_twice: crate::engines::retrying_sqlite());
 conformance_tests!(memory_twice: crate::engines::retrying_memory());
-
-pub(super) struct Sqlite;
-
-impl Harness for Sqlite {
-    fn name(&self) -> &'static str {
-        "sqlite"
-    }
-
-    fn place(&self) -> Box<dyn Place> {
-        Box::new(SqlitePlace(tempfile::tempdir().unwrap()))
-    }
-
-    fn open(&self, address: &str) -> Arc<dyn LeaseStore> {
-        Arc::new(SqliteStore::open(Path::new(address), "this-boot").unwrap())
-    }
-}
-
-struct SqlitePlace(TempDir);
-
-impl Place for SqlitePlace {
-    fn open(&self) -> Arc<dyn LeaseStore> {
-        Arc::new(SqliteStore::open(self.0.path(), "this-boot").unwrap())
-    }
-
-    fn address(&self) -> Option<String> {
-        Some(self.0.path().to_str().unwrap().to_owned())
-    }
-}
+conformance_tests!(postgres_twice: crate::engines::retrying_postgres());
 
 pub(super) struct Memory;
 
-impl Harness for Memory {
+impl harness::Harness<dyn LeaseStore> for Memory {
     fn name(&self) -> &'static str {
         "memory"
     }
 
-    fn place(&self) -> Box<dyn Place> {
+    fn place(&self) -> Box<Place> {
         Box::new(MemoryPlace(Arc::new(MemoryStore::new())))
     }
 
@@ -77,7 +72,7 @@ impl Harness for Memory {
 
 struct MemoryPlace(Arc<MemoryStore>);
 
-impl Place for MemoryPlace {
+impl harness::Place<dyn LeaseStore> for MemoryPlace {
     fn open(&self) -> Arc<dyn LeaseStore> {
         self.0.clone()
     }

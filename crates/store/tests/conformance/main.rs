@@ -6,7 +6,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+#[path = "../support/breaks.rs"]
+mod breaks;
+#[macro_use]
+#[path = "../support/cases.rs"]
+mod cases;
+#[path = "../support/harness.rs"]
+mod harness;
+#[path = "../support/on_server.rs"]
+mod on_server;
+#[path = "../support/other_process.rs"]
+mod other_process;
+#[path = "../support/through_proxy.rs"]
+mod through_proxy;
+
 mod atomic;
+mod broken;
 mod changes;
 mod clock;
 mod differential;
@@ -20,7 +35,6 @@ mod sqlite;
 mod twice;
 mod wakers;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::record::{Lease, Ticket};
@@ -31,32 +45,19 @@ use lockkeeper_store::{Commit, LeaseStore, StoreError};
 /// Longer than anything that works takes, on the slowest machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How the cases open stores of one engine.
-pub trait Harness: Sync {
-    /// The name of the engine.
-    fn name(&self) -> &'static str;
+/// An engine of stores of leases, for the cases.
+pub trait Harness: harness::Harness<dyn LeaseStore> {}
 
-    /// A place with no store in it. It is cleared when it is dropped.
-    fn place(&self) -> Box<dyn Place>;
+impl<H: harness::Harness<dyn LeaseStore>> Harness for H {}
 
-    /// Opens the store at an address that another process was given.
-    fn open(&self, address: &str) -> Arc<dyn LeaseStore>;
-}
+/// Where one store of leases is.
+type Place = dyn harness::Place<dyn LeaseStore>;
 
-/// Where one store is.
-pub trait Place: Send + Sync {
-    /// Opens the store as one more user of it.
-    fn open(&self) -> Arc<dyn LeaseStore>;
-
-    /// The address by which another process opens it; none for an engine of one process.
-    fn address(&self) -> Option<String>;
-}
-
-/// Makes one test of each case for an engine: `conformance_tests!(sqlite: Sqlite)`.
+/// Makes one test of each case for an engine: `conformance_tests!(sqlite: SQLITE)`.
 macro_rules! conformance_tests {
     ($engine:ident: $harness:expr) => {
         mod $engine {
-            conformance_tests!(@cases $harness;
+            tests_of_cases!($harness;
                 atomic: no_update_is_lost, one_of_many_finds_it_free, one_of_many_finds_the_folder_free,
                     nobody_waits_for_what_was_removed, a_dropped_transaction_leaves_nothing,
                     a_failed_change_leaves_nothing, a_panic_leaves_nothing;
@@ -76,14 +77,6 @@ macro_rules! conformance_tests {
                 retry: decisions_may_run_twice, only_the_last_run_counts;
             );
         }
-    };
-    (@cases $harness:expr; $($module:ident: $($case:ident),+;)+) => {
-        $(mod $module {
-            $(#[test]
-            fn $case() {
-                crate::$module::$case(&$harness);
-            })+
-        })+
     };
 }
 // The macro is in scope below its definition only.

@@ -28,7 +28,7 @@ impl World {
     fn over(store: Box<dyn LeaseStore>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let probe = MachineProbe::new(folder.path(), origin::origin().unwrap()).unwrap();
-        Self { engine: Engine::new(store, probe), _folder: folder }
+        Self { engine: Engine::new(store.into(), probe), _folder: folder }
     }
 
     fn request(&self, owner: &str, wants: &[(&str, Mode)], waits: bool) -> Request {

@@ -29,7 +29,12 @@ pub(super) fn claim(owner: &str, targets: &[Target]) -> Claim {
         owner: format!("worker:{owner}").parse().unwrap(),
         resources: targets.iter().map(exclusive).collect(),
         proof: Proof {
-            origin: Origin { host: "here".to_owned(), boot: "now".to_owned(), pid_namespace: 1 },
+            origin: Origin {
+                host: "here".to_owned(),
+                boot: "now".to_owned(),
+                pid_namespace: 1,
+                session: None,
+            },
             voucher: Voucher::KernelLock { holder: HolderId(9), process },
         },
         contract: Contract::Strict,

@@ -9,6 +9,7 @@ use lockkeeper_core::records::{Change, Effect, Records, Scan};
 use lockkeeper_core::resource::KeyRange;
 use lockkeeper_core::time::Moment;
 
+use super::harness;
 use super::{Harness, Place};
 use lockkeeper_store::{Commit, LeaseStore, StoreError, Transaction, Waker};
 
@@ -111,14 +112,18 @@ pub(super) struct Retrying<H> {
     pub(super) inner: H,
 }
 
-struct RetryingPlace(Box<dyn Place>);
+struct RetryingPlace(Box<Place>);
 
-impl<H: Harness> Harness for Retrying<H> {
+impl<H: Harness> harness::Harness<dyn LeaseStore> for Retrying<H> {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn place(&self) -> Box<dyn Place> {
+    fn lacks(&self) -> Option<&'static str> {
+        self.inner.lacks()
+    }
+
+    fn place(&self) -> Box<Place> {
         Box::new(RetryingPlace(self.inner.place()))
     }
 
@@ -127,7 +132,7 @@ impl<H: Harness> Harness for Retrying<H> {
     }
 }
 
-impl Place for RetryingPlace {
+impl harness::Place<dyn LeaseStore> for RetryingPlace {
     fn open(&self) -> Arc<dyn LeaseStore> {
         Arc::new(Runs::twice(self.0.open()))
     }

@@ -113,20 +113,23 @@ fn granted(id: u64, waker: WakerId) -> (Ticket, Lease) {
     (waits, held)
 }
 
+/// A wake-up may come late, so it may also bring the lease of an earlier grant.
 pub(super) fn a_wake_up_brings_the_granted_lease_or_nothing(harness: &dyn Harness) {
     let place = harness.place();
     let (store, waker) = (place.open(), place.open().waker().unwrap());
+    let mut grants = Vec::new();
     for id in [1, u64::MAX >> 1] {
         let (waits, held) = granted(id, waker.id());
         put(&*store, &[Change::AddTicket(waits.clone())]);
         wake(&*store, waker.id());
         commit(&*store, &[Change::Grant(waits, held.clone())], &[Effect::Wake(waker.id())]).unwrap();
-        assert!(is_woken(&*waker, LIMIT));
-        let received = waker.receive();
-        let expected = Granted { id: held.id, token: held.token, at: held.acquired_at };
-        assert!(received.is_none() || received == Some(expected), "{received:?}");
-        clear(&*waker);
-        assert_eq!(waker.receive(), None);
+        grants.push(Granted { id: held.id, token: held.token, at: held.acquired_at });
+        for _ in 0..2 {
+            assert!(is_woken(&*waker, LIMIT));
+            let received = waker.receive();
+            assert!(received.is_none_or(|received| grants.contains(&received)), "{received:?}");
+            wake(&*store, waker.id());
+        }
         put(&*store, &[Change::RemoveLease(held)]);
     }
 }

@@ -117,6 +117,13 @@ pub(super) fn a_run_of_a_stage_is_left_alone(harness: &dyn Harness) {
     assert_eq!(store.snapshot().unwrap().queue_head(9).unwrap(), []);
     // Its own worker claims it by its id.
     claim(&*store, &queued);
+    // Also after its dependency is done.
+    let first = submit(&*store, &request("first"));
+    let later = Request { origin: Some("stage:build.2".to_owned()), ..request_after("later", &["first"]) };
+    submit(&*store, &later);
+    finish(&*store, &claim(&*store, &first), SUCCESS);
+    assert_eq!(store.snapshot().unwrap().unmet(&later.id).unwrap(), []);
+    assert_eq!(claim_some(&*store, ClaimOrder::Strict, 1), [""; 0]);
 }
 
 pub(super) fn a_run_that_timed_out_is_left_alone(harness: &dyn Harness) {

@@ -1,47 +1,36 @@
 //! Every engine, held to the contract.
 
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tempfile::TempDir;
-
-use super::{Harness, Place};
-use lockkeeper_store::{RunStore, SqliteRunStore};
+use super::Harness;
+use super::harness::InFolder;
+use super::on_server::OnServer;
+use super::through_proxy::ThroughProxy;
+use lockkeeper_store::{PostgresRunStore, RunStore, SqliteRunStore};
 
 /// The engine with this name, for another process.
 pub(super) fn named(name: &str) -> Box<dyn Harness> {
-    let engines: [Box<dyn Harness>; 1] = [Box::new(Sqlite)];
+    let engines: [Box<dyn Harness>; 2] = [Box::new(SQLITE), Box::new(POSTGRES)];
     let found = engines.into_iter().find(|engine| engine.name() == name);
     found.unwrap_or_else(|| panic!("{name} is no engine for several processes"))
 }
 
+pub(super) const SQLITE: InFolder<dyn RunStore> =
+    InFolder { name: "sqlite", open: |folder| Arc::new(SqliteRunStore::open(folder, "this-boot").unwrap()) };
+
+pub(super) const POSTGRES: OnServer<dyn RunStore> = OnServer {
+    name: "postgres",
+    open: |server, project| {
+        let config: tokio_postgres::Config = server.parse().unwrap();
+        Arc::new(PostgresRunStore::open(config, project, Duration::from_secs(5)).unwrap())
+    },
+};
+
+/// The same behind a proxy that breaks connections.
+pub(super) const BROKEN: ThroughProxy<dyn RunStore> = ThroughProxy(POSTGRES);
+
 // Invariant 9.
-conformance_tests!(sqlite: crate::engines::Sqlite);
-
-pub(super) struct Sqlite;
-
-impl Harness for Sqlite {
-    fn name(&self) -> &'static str {
-        "sqlite"
-    }
-
-    fn place(&self) -> Box<dyn Place> {
-        Box::new(SqlitePlace(tempfile::tempdir().unwrap()))
-    }
-
-    fn open(&self, address: &str) -> Arc<dyn RunStore> {
-        Arc::new(SqliteRunStore::open(Path::new(address), "this-boot").unwrap())
-    }
-}
-
-struct SqlitePlace(TempDir);
-
-impl Place for SqlitePlace {
-    fn open(&self) -> Arc<dyn RunStore> {
-        Arc::new(SqliteRunStore::open(self.0.path(), "this-boot").unwrap())
-    }
-
-    fn address(&self) -> Option<String> {
-        Some(self.0.path().to_str().unwrap().to_owned())
-    }
-}
+conformance_tests!(sqlite: crate::engines::SQLITE);
+conformance_tests!(postgres: crate::engines::POSTGRES);
+conformance_tests!(postgres_broken: crate::engines::BROKEN);

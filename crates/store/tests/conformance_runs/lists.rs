@@ -194,6 +194,44 @@ pub(super) fn open_requests_are_in_order(harness: &dyn Harness) {
     assert_eq!(ids(9, 9).len(), 3 + 4 + 1 + 2 + 3 + 2);
 }
 
+pub(super) fn rows_that_belong_together_come_together(harness: &dyn Harness) {
+    let (_place, store) = store(harness);
+    fill(&*store);
+    submit(&*store, &request_after("later", &["queued-1"]));
+    let records = store.snapshot().unwrap();
+    let filters = [
+        ALL,
+        RequestFilter { statuses: vec![RequestStatus::Failed, RequestStatus::Queued], ..ALL },
+        RequestFilter { text: Some("2".to_owned()), limit: 3, ..ALL },
+    ];
+    for filter in filters {
+        let (requests, runs): (Vec<_>, Vec<_>) =
+            records.requests_with_runs(&filter).unwrap().into_iter().unzip();
+        assert_eq!(requests, records.requests(&filter).unwrap());
+        let latest = requests.iter().map(|request| records.latest_run(&request.request.id).unwrap());
+        assert_eq!(runs, latest.collect::<Vec<_>>());
+    }
+    let all = RunFilter { limit: usize::MAX, ..RunFilter::default() };
+    let two = vec![Status::Failed, Status::Queued];
+    for filter in [all.clone(), RunFilter { statuses: two, limit: 3, ..all }] {
+        let (runs, requests): (Vec<_>, Vec<_>) =
+            records.runs_with_requests(&filter).unwrap().into_iter().unzip();
+        assert_eq!(runs, records.runs(&filter).unwrap());
+        let own = runs.iter().map(|run| records.request(&run.request).unwrap().unwrap());
+        assert_eq!(requests, own.collect::<Vec<_>>());
+    }
+}
+
+pub(super) fn the_oldest_run_of_the_queue_is_known(harness: &dyn Harness) {
+    let (_place, store) = store(harness);
+    assert_eq!(store.snapshot().unwrap().oldest_queued_at().unwrap(), None);
+    fill(&*store);
+    submit(&*store, &Request { priority: Priority::new(3).unwrap(), ..request("urgent") });
+    let queued = all_runs(&*store).into_iter().filter(|run| run.status() == Status::Queued);
+    let oldest = queued.map(|run| run.queued_at.unix_micros).min();
+    assert_eq!(store.snapshot().unwrap().oldest_queued_at().unwrap(), oldest);
+}
+
 pub(super) fn everything_is_counted(harness: &dyn Harness) {
     let (_place, store) = store(harness);
     assert_eq!(store.snapshot().unwrap().request_counts().unwrap(), []);
@@ -210,17 +248,21 @@ pub(super) fn everything_is_counted(harness: &dyn Harness) {
     }
 }
 
-pub(super) fn runs_are_found_by_the_end_of_their_id(harness: &dyn Harness) {
+pub(super) fn runs_are_found_by_a_part_of_their_id(harness: &dyn Harness) {
     let (_place, store) = store(harness);
-    let requests = ["a", "b", "c"].map(request);
-    let runs = ["RUN-1-end", "RUN-2-end", "RUN-3-end"].map(|id| id.parse().unwrap());
-    let submission = Submission { requests: &requests, runs: &runs, queue_limit: None };
+    let requests = ["a", "b", "c", "d"].map(request);
+    let ids = ["RUN-1-end", "RUN-2-end", "RUN-3-end", "RUN-4-k3x9f2m7qd"];
+    let runs = ids.map(|id| id.parse().unwrap());
+    let submission = Submission { requests: &requests, runs: &runs, queue_limit: None, forbidden: None };
     store.submit(&submission).unwrap().unwrap();
     let records = store.snapshot().unwrap();
-    let found = |text: &str| records.runs_ending_with(text).unwrap();
+    let found = |text: &str| records.runs_by_part(text).unwrap();
     assert_eq!(found("2-end").into_iter().map(|run| run.id).collect::<Vec<_>>(), runs[1..2]);
     assert_eq!(found("-end").len(), 2);
-    for none in ["%", "_end", "1-END", "missing"] {
+    for part in ["k3x", "k3x9f2m7qd", "7qd"] {
+        assert_eq!(found(part).into_iter().map(|run| run.id).collect::<Vec<_>>(), runs[3..], "{part}");
+    }
+    for none in ["%", "_end", "1-END", "missing", "3x9", "K3X", "k3x9f2m7qdx"] {
         assert_eq!(found(none), []);
     }
 }
@@ -248,7 +290,12 @@ pub(super) fn workers_come_and_go(harness: &dyn Harness) {
     let new = |id: &str, started_at| Worker {
         id: worker(id),
         holder: HolderId(u64::MAX),
-        origin: Origin { host: "here".to_owned(), boot: "now".to_owned(), pid_namespace: u64::MAX },
+        origin: Origin {
+            host: "here".to_owned(),
+            boot: "now".to_owned(),
+            pid_namespace: u64::MAX,
+            session: None,
+        },
         process: ProcessRef { pid: 42, started: u64::MAX },
         jobs: 8,
         started_at,

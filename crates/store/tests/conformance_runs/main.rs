@@ -6,22 +6,41 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+#[path = "../support/breaks.rs"]
+mod breaks;
+#[macro_use]
+#[path = "../support/cases.rs"]
+mod cases;
+#[path = "../support/harness.rs"]
+mod harness;
+#[path = "../support/on_server.rs"]
+mod on_server;
+#[path = "../support/other_process.rs"]
+mod other_process;
+#[path = "../support/own_database.rs"]
+mod own_database;
+#[path = "../support/through_proxy.rs"]
+mod through_proxy;
+
 mod auto_run;
+mod broken;
 mod claims;
 mod clock;
+mod differential;
 mod events;
 mod lists;
 mod moves;
+mod postgres;
 mod processes;
 mod prune;
 mod queue;
+mod replace;
 mod sample;
 mod signals;
 mod snapshots;
 mod sqlite;
 mod submit;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_store::RunStore;
@@ -29,35 +48,25 @@ use lockkeeper_store::RunStore;
 /// Longer than anything that works takes, on the slowest machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How the cases open stores of one engine.
-pub trait Harness: Sync {
-    /// The name of the engine.
-    fn name(&self) -> &'static str;
+/// An engine of stores of runs, for the cases.
+pub trait Harness: harness::Harness<dyn RunStore> {}
 
-    /// A place with no store in it. It is cleared when it is dropped.
-    fn place(&self) -> Box<dyn Place>;
+impl<H: harness::Harness<dyn RunStore>> Harness for H {}
 
-    /// Opens the store at an address that another process was given.
-    fn open(&self, address: &str) -> Arc<dyn RunStore>;
-}
+/// Where one store of runs is.
+type Place = dyn harness::Place<dyn RunStore>;
 
-/// Where one store is.
-pub trait Place: Send + Sync {
-    /// Opens the store as one more user of it.
-    fn open(&self) -> Arc<dyn RunStore>;
-
-    /// The address by which another process opens it; none for an engine of one process.
-    fn address(&self) -> Option<String>;
-}
-
-/// Makes one test of each case for an engine: `conformance_tests!(sqlite: Sqlite)`.
+/// Makes one test of each case for an engine: `conformance_tests!(sqlite: SQLITE)`.
 macro_rules! conformance_tests {
     ($engine:ident: $harness:expr) => {
         mod $engine {
-            conformance_tests!(@cases $harness;
+            tests_of_cases!($harness;
                 submit: every_field_comes_back, a_batch_enters_together_or_not_at_all, one_of_many_submits_a_key,
                     the_queue_limit_holds_for_many, a_refusal_is_recorded, one_of_many_queues_the_next_run,
                     a_new_run_needs_the_expected_latest_run;
+                replace: an_ended_request_gets_a_new_run, a_queued_run_makes_way, a_request_that_runs_is_left_alone,
+                    a_new_id_is_submitted, dependencies_are_replaced, a_cycle_over_other_requests_is_refused,
+                    a_full_queue_takes_no_more, many_replace_at_once;
                 moves: every_state_comes_back, no_update_is_lost, one_of_many_claims_a_run,
                     a_conflict_returns_the_current_record, a_conflict_does_not_keep_others_from_applying,
                     transitions_apply_in_their_order, the_same_transition_applies_once, an_unknown_run_conflicts,
@@ -67,13 +76,14 @@ macro_rules! conformance_tests {
                     a_run_of_a_stage_is_left_alone, a_run_that_timed_out_is_left_alone, each_claim_has_its_lock,
                     claims_see_the_transitions_of_their_call, no_run_is_claimed_twice;
                 queue: the_queue_is_in_order, only_the_first_of_each_lease_is_listed, timeouts_are_found,
-                    the_next_due_moment_is_known, a_store_knows_whether_it_has_work;
+                    the_next_due_moment_is_known, a_store_knows_whether_it_has_work, a_priority_can_change;
                 events: they_say_what_happened, a_reader_misses_none, they_are_read_in_parts,
                     a_position_is_never_used_again;
                 snapshots: one_moment_is_seen, nobody_waits_for_a_snapshot, what_belongs_together_changes_together,
                     everything_is_there_after_opening_again, an_intact_store_has_no_flaws;
                 lists: runs_are_filtered, requests_are_filtered, open_requests_are_in_order, everything_is_counted,
-                    runs_are_found_by_the_end_of_their_id, timings_are_those_of_the_runs, workers_come_and_go;
+                    rows_that_belong_together_come_together, the_oldest_run_of_the_queue_is_known,
+                    runs_are_found_by_a_part_of_their_id, timings_are_those_of_the_runs, workers_come_and_go;
                 auto_run: there_is_one_record, only_its_worker_changes_it;
                 prune: old_requests_are_removed, what_is_needed_stays;
                 signals: a_change_signals, a_signal_can_be_forgotten;
@@ -81,14 +91,6 @@ macro_rules! conformance_tests {
                 processes: no_update_of_another_process_is_lost, a_killed_process_leaves_whole_records;
             );
         }
-    };
-    (@cases $harness:expr; $($module:ident: $($case:ident),+;)+) => {
-        $(mod $module {
-            $(#[test]
-            fn $case() {
-                crate::$module::$case(&$harness);
-            })+
-        })+
     };
 }
 // The macro is in scope below its definition only.

@@ -102,3 +102,21 @@ pub(super) fn a_store_knows_whether_it_has_work(harness: &dyn Harness) {
     apply(&*store, end_of(&*store, &claimed, &retried, FAILURE));
     assert!(has_work());
 }
+
+pub(super) fn a_priority_can_change(harness: &dyn Harness) {
+    let (_place, store) = store(harness);
+    for id in ["a", "b"] {
+        submit(&*store, &request(id));
+    }
+    assert!(store.set_priority(&"b".parse().unwrap(), Priority::new(7).unwrap()).unwrap());
+    assert!(!store.set_priority(&"none".parse().unwrap(), Priority::new(7).unwrap()).unwrap());
+    let records = store.snapshot().unwrap();
+    assert_eq!(records.request(&"b".parse().unwrap()).unwrap().unwrap().request.priority.get(), 7);
+    let order: Vec<String> = records
+        .queue_head(9)
+        .unwrap()
+        .into_iter()
+        .map(|run| records.run(&run).unwrap().unwrap().request.to_string())
+        .collect();
+    assert_eq!(order, ["b", "a"]);
+}

@@ -19,7 +19,7 @@ pub(super) const SUCCESS: AttemptOutcome = AttemptOutcome::Ended(Ending::Exited(
 pub(super) const FAILURE: AttemptOutcome = AttemptOutcome::Ended(Ending::Exited(1));
 
 /// An empty store, with the place that it is in.
-pub(super) fn store(harness: &dyn Harness) -> (Box<dyn Place>, Arc<dyn RunStore>) {
+pub(super) fn store(harness: &dyn Harness) -> (Box<Place>, Arc<dyn RunStore>) {
     let place = harness.place();
     let store = place.open();
     (place, store)
@@ -56,7 +56,7 @@ pub(super) fn try_submit(
     queue_limit: Option<u64>,
 ) -> Result<Vec<Submitted>, Refusal> {
     let runs: Vec<RunId> = requests.iter().map(|_| new_run_id()).collect();
-    store.submit(&Submission { requests, runs: &runs, queue_limit }).unwrap()
+    store.submit(&Submission { requests, runs: &runs, queue_limit, forbidden: None }).unwrap()
 }
 
 /// Submits a request. Returns its run.

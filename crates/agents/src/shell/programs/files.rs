@@ -14,9 +14,11 @@ impl Reader<'_> {
         let parse = |with_value: &[&str]| Arguments::parse(call.arguments, with_value);
         let file = Extent::File;
         match call.name {
-            "tee" | "sponge" | "unlink" | "dos2unix" | "unix2dos" | "ed" | "ex" => {
-                self.write_all(&parse(&["-c"]).operands, state, file);
+            "unlink" => self.write_names(&parse(&[]).operands, state, file),
+            "tee" | "sponge" | "dos2unix" | "unix2dos" | "mkfifo" => {
+                self.write_all(&parse(&["-m"]).operands, state, file);
             }
+            "split" | "csplit" => self.split(call, state),
             "touch" => {
                 let with_value = ["-d", "-t", "-r", "--date", "--reference"];
                 self.write_all(&parse(&with_value).operands, state, file);
@@ -29,9 +31,10 @@ impl Reader<'_> {
                 let arguments = parse(&["-n", "-s"]);
                 let recursive = arguments.has(&["-r", "-R", "--recursive"]);
                 let extent = if recursive { Extent::Below } else { file };
-                self.write_all(&arguments.operands, state, extent);
+                self.write_names(&arguments.operands, state, extent);
             }
-            "rmdir" => self.write_all(&parse(&[]).operands, state, file),
+            "link" => self.write_all(parse(&[]).operands.get(1..).unwrap_or_default(), state, file),
+            "rmdir" => self.write_names(&parse(&[]).operands, state, file),
             "chmod" | "chown" | "chgrp" => {
                 let arguments = parse(&["--reference"]);
                 let extent = if arguments.has(&["-R", "--recursive"]) { Extent::Below } else { file };
@@ -56,8 +59,6 @@ impl Reader<'_> {
                     }
                 }
             }
-            "sed" => self.sed(call, state),
-            "perl" | "ruby" => self.one_liner(call, state),
             "patch" => self.patch(call, state),
             "apply_patch" | "applypatch" => self.apply_patch(call, state),
             "sort" | "shuf" => {
@@ -85,14 +86,6 @@ impl Reader<'_> {
                     self.write_all(arguments.operands.get(1..).unwrap_or_default(), state, file);
                 }
             }
-            "gzip" | "gunzip" | "xz" | "unxz" | "zstd" | "bzip2" | "bunzip2" => {
-                let arguments = parse(&["-S", "-T"]);
-                if !arguments.has(&["-c", "--stdout", "-l", "-t", "--list", "--test"]) {
-                    self.writes.not_known("the name of a packed file");
-                    self.write_all(&arguments.operands, state, file);
-                }
-            }
-            "tar" => self.tar(call, state),
             _ => return false,
         }
         true
@@ -129,10 +122,29 @@ impl Reader<'_> {
             return;
         };
         if matches!(call.name, "rsync" | "scp") {
-            let remote = destination.text().is_some_and(|text| text.contains(':'));
-            if !remote {
-                self.writes.not_known("which files of a folder are copied");
+            if destination.text().is_some_and(|text| text.contains(':')) {
+                return;
             }
+            // A source with `/` at its end, or a folder, is copied file by file; so is what is elsewhere.
+            let is_file = |source: &Value| {
+                source.text().is_some_and(|text| !text.contains(':')) && !self.names_folder(source, state)
+            };
+            // What is in the destination and not in the source is removed.
+            let mut options = call.arguments.iter().filter_map(Value::text);
+            if options.any(|text| text.starts_with("--del")) {
+                self.write(&destination, state, Extent::Below);
+                return;
+            }
+            if !sources.iter().all(is_file) {
+                self.writes.not_known("which files of a folder are copied");
+                return;
+            }
+            if arguments.has(&["--remove-source-files"]) {
+                self.write_all(&sources, state, Extent::File);
+            }
+        }
+        if arguments.has(&["--parents"]) {
+            self.writes.not_known("which folders a copy is put into");
             return;
         }
         if arguments.has(&["-b", "--backup"]) {
@@ -141,7 +153,7 @@ impl Reader<'_> {
         let recursive = call.name == "mv" || arguments.has(&["-r", "-R", "-a", "--recursive", "--archive"]);
         let extent = if recursive { Extent::Below } else { Extent::File };
         if call.name == "mv" {
-            self.write_all(&sources, state, Extent::Below);
+            self.write_names(&sources, state, Extent::Below);
         }
         let plain = arguments.has(&["-T", "--no-target-directory"])
             || (call.name == "ln" && arguments.has(&["-n", "--no-dereference"]));
@@ -149,7 +161,11 @@ impl Reader<'_> {
         // A pattern may mean several sources: then the destination is a folder.
         let into = into || sources.iter().any(|source| matches!(source, Value::Pattern(_)));
         if !into {
-            self.write(&destination, state, extent);
+            match call.name {
+                "mv" | "ln" => self.write_name(&destination, state, extent),
+                _ => self.write(&destination, state, extent),
+            }
+            self.note_link(call, &arguments, sources.first(), &destination, state);
             return;
         }
         for source in &sources {
@@ -174,66 +190,55 @@ impl Reader<'_> {
         }
     }
 
+    /// `ln A B`, `cp -l A B`: a later write to B in this script changes A.
+    fn note_link(
+        &mut self,
+        call: &Call<'_>,
+        arguments: &Arguments,
+        source: Option<&Value>,
+        name: &Value,
+        state: &State,
+    ) {
+        let is_symbolic = arguments.has(&["-s", "--symbolic", "--symbolic-link"]);
+        let is_link =
+            call.name == "ln" || (call.name == "cp" && (is_symbolic || arguments.has(&["-l", "--link"])));
+        let (Some(source), Some(name), Some(cwd)) = (source.and_then(Value::text), name.text(), &state.cwd)
+        else {
+            return;
+        };
+        let name = crate::place::join(cwd, name);
+        let from = name.parent().filter(|_| is_symbolic).unwrap_or(cwd);
+        let leads_to = crate::place::join(from, source);
+        if is_link {
+            self.link(&name, &leads_to);
+        }
+    }
+
+    /// `split`, `csplit`: the names begin with a prefix.
+    fn split(&mut self, call: &Call<'_>, state: &State) {
+        let with_value: &[&str] = match call.name {
+            "split" => {
+                &["-a", "-b", "-C", "-l", "-n", "-t", "--lines", "--bytes", "--suffix-length", "--number"]
+            }
+            _ => &["-f", "--prefix", "-b", "--suffix-format", "-n", "--digits"],
+        };
+        let arguments = Arguments::parse(call.arguments, with_value);
+        let (prefix, usual) = match call.name {
+            "split" => (arguments.operands.get(1), "x"),
+            _ => (arguments.value(&["-f", "--prefix"]), "xx"),
+        };
+        let names = prefix.map_or(Some(usual), Value::text).map_or(Value::Unknown, |prefix| {
+            Value::Pattern(format!("{}*", crate::shell::value::escaped(prefix)))
+        });
+        self.write(&names, state, Extent::File);
+    }
+
     fn names_folder(&self, value: &Value, state: &State) -> bool {
         let Some(text) = value.text() else { return false };
         text.ends_with('/')
             || matches!(text, "." | "..")
             || state.cwd.as_deref().is_some_and(|cwd| self.is_folder(&crate::place::join(cwd, text)))
             || (text.starts_with('/') && self.is_folder(Path::new(text)))
-    }
-
-    fn sed(&mut self, call: &Call<'_>, state: &State) {
-        // `-i` and `--in-place` have a suffix at most, so they are taken out before the other options are read.
-        let suffix = call.arguments.iter().filter_map(Value::text).find_map(in_place_suffix);
-        let in_place = |value: &&Value| value.text().and_then(in_place_suffix).is_some();
-        let rest: Vec<Value> = call.arguments.iter().filter(|value| !in_place(value)).cloned().collect();
-        let with_value = ["-e", "--expression", "-f", "--file", "-l", "--line-length"];
-        let arguments = Arguments::parse(&rest, &with_value);
-        let script = usize::from(!arguments.has(&["-e", "--expression", "-f", "--file"]));
-        let files = arguments.operands.get(script..).unwrap_or_default();
-        if let Some(suffix) = suffix {
-            self.write_all(files, state, Extent::File);
-            for file in files.iter().filter(|_| !suffix.is_empty()) {
-                let backup = match file {
-                    Value::Text(file) if !suffix.contains(['*', '/']) => {
-                        Value::Text(format!("{file}{suffix}"))
-                    }
-                    _ => Value::Unknown,
-                };
-                self.write(&backup, state, Extent::File);
-            }
-        }
-        let scripts = arguments.operands.iter().take(script).chain(arguments.values(&["-e", "--expression"]));
-        if scripts.filter_map(Value::text).any(sed_writes) {
-            self.writes.not_known("a sed script that writes files");
-        }
-    }
-
-    /// `perl -pi -e …`, `ruby -i -pe …`: with `-i` the operands are written; a program of its own may write anything.
-    fn one_liner(&mut self, call: &Call<'_>, state: &State) {
-        let short = |text: &&str| text.starts_with('-') && !text.starts_with("--");
-        let mut in_place = false;
-        let mut operands = Vec::new();
-        let mut script_follows = false;
-        for argument in call.arguments {
-            let text = argument.text().unwrap_or_default();
-            if std::mem::take(&mut script_follows) {
-                continue;
-            }
-            if operands.is_empty() && short(&text) && text.len() > 1 {
-                let letters = &text[1..];
-                let before_script = letters.find(['e', 'E']).map_or(letters, |at| &letters[..at]);
-                in_place |= before_script.contains('i');
-                script_follows = letters.ends_with(['e', 'E']);
-            } else {
-                operands.push(argument.clone());
-            }
-        }
-        if in_place {
-            self.write_all(&operands, state, Extent::File);
-        } else {
-            self.writes.not_known(format!("a program of {}", call.name));
-        }
     }
 
     fn patch(&mut self, call: &Call<'_>, state: &State) {
@@ -332,44 +337,4 @@ impl Reader<'_> {
             }
         }
     }
-
-    fn tar(&mut self, call: &Call<'_>, state: &State) {
-        let first = call.arguments.first().and_then(Value::text).unwrap_or_default();
-        let mut arguments = call.arguments.to_vec();
-        // `tar xzf a` is `tar -xzf a`.
-        if !first.is_empty() && !first.starts_with('-') {
-            arguments[0] = Value::Text(format!("-{first}"));
-        }
-        let with_value = ["-f", "--file", "-C", "--directory", "-T", "-X", "--exclude"];
-        let arguments = Arguments::parse(&arguments, &with_value);
-        if arguments.has(&["-t", "--list"]) {
-            return;
-        }
-        match arguments.value(&["-f", "--file"]) {
-            Some(file) if arguments.has(&["-c", "--create", "-r", "-u"]) && file.text() != Some("-") => {
-                self.write(&file.clone(), state, Extent::File);
-            }
-            _ if arguments.has(&["-c", "--create"]) => {}
-            _ => self.writes.not_known("what is in an archive"),
-        }
-    }
-}
-
-/// The suffix of `sed -i`, empty if there is none. `None`: the option is another one.
-fn in_place_suffix(option: &str) -> Option<&str> {
-    if let Some(rest) = option.strip_prefix("--in-place") {
-        return rest.is_empty().then_some("").or_else(|| rest.strip_prefix('='));
-    }
-    let letters = option.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
-    // The rest of a cluster is the value of the first letter that takes one.
-    let at = letters.find(['i', 'e', 'f', 'l'])?;
-    letters[at..].strip_prefix('i')
-}
-
-/// Whether a sed script has the command `w` or the flag `w`, which write a file.
-fn sed_writes(script: &str) -> bool {
-    script.split([';', '\n', '{', '}']).any(|command| {
-        let command = command.trim_start_matches(|c: char| c.is_ascii_digit() || " ,$!".contains(c));
-        command.starts_with("w ") || command.contains("/w ") || command.contains("/ w ")
-    })
 }

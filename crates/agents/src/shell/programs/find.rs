@@ -10,14 +10,9 @@ impl Reader<'_> {
         if call.name != "find" {
             return false;
         }
-        let is_expression =
-            |argument: &Value| argument.text().is_some_and(|text| text.starts_with(['-', '(', '!', ')']));
-        let begins = call.arguments.iter().position(is_expression).unwrap_or(call.arguments.len());
+        let begins = begins(call.arguments);
         let (starts, expression) = call.arguments.split_at(begins);
-        let here = [Value::Text(".".to_owned())];
-        let starts = if starts.is_empty() { &here } else { starts };
-        let name = name_of(expression);
-        let found: Vec<Value> = starts.iter().map(|start| found_below(start, name.as_deref())).collect();
+        let found = found(starts, expression);
 
         let mut at = 0;
         while let Some(argument) = expression.get(at) {
@@ -54,6 +49,29 @@ impl Reader<'_> {
             self.program(program, arguments, &mut state.clone(), &Input::None);
         }
     }
+}
+
+/// The files that `find` prints. `None`: it does more, or chooses in a way that is not followed.
+pub(in crate::shell) fn found_by(arguments: &[Value]) -> Option<Vec<Value>> {
+    let (starts, expression) = arguments.split_at(begins(arguments));
+    let acts =
+        |argument: &Value| argument.text().is_some_and(|text| text.starts_with("-exec") || text == "-delete");
+    let found = found(starts, expression);
+    (!expression.iter().any(acts) && !found.contains(&Value::Unknown)).then_some(found)
+}
+
+/// Where the expression begins.
+fn begins(arguments: &[Value]) -> usize {
+    let is_expression =
+        |argument: &Value| argument.text().is_some_and(|text| text.starts_with(['-', '(', '!', ')']));
+    arguments.iter().position(is_expression).unwrap_or(arguments.len())
+}
+
+fn found(starts: &[Value], expression: &[Value]) -> Vec<Value> {
+    let here = [Value::Text(".".to_owned())];
+    let starts = if starts.is_empty() { &here } else { starts };
+    let name = name_of(expression);
+    starts.iter().map(|start| found_below(start, name.as_deref())).collect()
 }
 
 /// The pattern of names, `*` if there is none. `None`: the expression chooses in a way that is not followed.

@@ -5,6 +5,7 @@ use crate::shell::arguments::Arguments;
 use crate::shell::reader::{Extent, Reader};
 use crate::shell::state::State;
 use crate::shell::value::Value;
+use crate::writes::Formats;
 
 /// What makes a formatter write.
 enum Trigger {
@@ -73,6 +74,21 @@ const FORMATTERS: [Formatter; 26] = [
     formatter("mix", Some("format"), Trigger::Unless(&["--check-formatted"]), &[]),
 ];
 
+/// The endings of the files that a formatter finds by itself.
+fn endings(name: &str) -> &'static [&'static str] {
+    match name {
+        "cargo" | "rustfmt" => &["rs"],
+        "gofmt" | "goimports" | "gofumpt" | "go" => &["go"],
+        "ruff" | "black" | "isort" | "autopep8" => &["py", "pyi", "ipynb"],
+        "rubocop" => &["rb", "rake"],
+        "terraform" => &["tf", "tfvars"],
+        "zig" => &["zig", "zon"],
+        "dart" => &["dart"],
+        "mix" => &["ex", "exs", "heex"],
+        _ => &[],
+    }
+}
+
 impl Reader<'_> {
     pub(super) fn formatter(&mut self, call: &Call<'_>, state: &State) -> bool {
         let first = call.arguments.first().and_then(Value::text);
@@ -101,8 +117,9 @@ impl Reader<'_> {
         if paths.is_empty() || paths.iter().any(whole) {
             match &state.cwd {
                 Some(cwd) => {
-                    if !self.writes.formats.contains(cwd) {
-                        self.writes.formats.push(cwd.clone());
+                    let formats = Formats { folder: cwd.clone(), endings: endings(known.name) };
+                    if !self.writes.formats.contains(&formats) {
+                        self.writes.formats.push(formats);
                     }
                 }
                 None => self.writes.not_known("a formatter in a folder that is not known before"),

@@ -1,5 +1,7 @@
 //! git: which commands write paths, the index, HEAD, the stash, refs or the whole work tree.
 
+mod checkout;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -137,6 +139,13 @@ impl Reader<'_> {
             }
             "restore" => self.restore(git),
             "checkout" => self.checkout(git),
+            "checkout-index" => self.checkout_index(git),
+            "merge-file" => {
+                let arguments = Arguments::parse(git.arguments, &["-L", "--marker-size"]);
+                if !arguments.has(&["-p", "--stdout"]) {
+                    self.write_all(arguments.operands.get(..1).unwrap_or_default(), state, Extent::File);
+                }
+            }
             "archive" | "bundle" => {
                 let arguments = Arguments::parse(git.arguments, &["-o", "--output", "--format", "--prefix"]);
                 match arguments.value(&["-o", "--output"]) {
@@ -231,7 +240,15 @@ impl Reader<'_> {
                 self.use_git(git, &[Refs], false, Staged::Nothing);
             }
             "symbolic-ref" | "reflog" | "remote" | "config" | "notes" | "replace" => {}
-            "read-tree" | "update-index" => self.use_git(git, &[Index], false, Staged::Nothing),
+            "read-tree" => {
+                // `-u` takes the files over into the work tree, too.
+                let arguments = Arguments::parse(git.arguments, &["--index-output"]);
+                self.use_git(git, &[Index], arguments.has(&["-u"]), Staged::Nothing);
+            }
+            "update-index" => self.use_git(git, &[Index], false, Staged::Nothing),
+            "sparse-checkout" if first != Some("list") => {
+                self.use_git(git, &[Index], true, Staged::Nothing);
+            }
             _ => return false,
         }
         true
@@ -259,60 +276,17 @@ impl Reader<'_> {
         self.stage_paths(git, &[sources, &written].concat());
     }
 
-    fn restore(&mut self, git: &Git<'_>) {
-        let arguments = Arguments::parse(git.arguments, &["-s", "--source", "--pathspec-from-file"]);
-        let staged = arguments.has(&["-S", "--staged"]);
-        if staged {
-            self.use_git(git, &[GitPart::Index], false, Staged::Nothing);
-        }
-        if !staged || arguments.has(&["-W", "--worktree"]) {
-            self.restore_paths(git, &arguments.operands);
-        }
-    }
-
-    /// Files that git writes back. `.` and the top of the repository are the whole tree.
-    fn restore_paths(&mut self, git: &Git<'_>, paths: &[Value]) {
-        let whole = |path: &Value| matches!(path.text(), Some("." | "./" | ":/" | ":" | "*"));
-        if paths.iter().any(whole) {
-            self.use_git(git, &[GitPart::Index], true, Staged::Nothing);
-            return;
-        }
-        self.write_all(&pathspecs(paths), &git.state, Extent::Below);
-    }
-
-    fn checkout(&mut self, git: &Git<'_>) {
-        use GitPart::{Head, Index, Refs};
-        let arguments = Arguments::parse(git.arguments, &["-b", "-B", "--orphan", "--conflict"]);
-        if arguments.has(&["-b", "-B", "--orphan"]) {
-            let parts: &[GitPart] = &[Head, Refs];
-            self.use_git(git, parts, !arguments.operands.is_empty(), Staged::Nothing);
-            return;
-        }
-        if let Some(before) = arguments.before_dashes {
-            self.restore_paths(git, &arguments.operands[before..]);
-            return;
-        }
-        // Without `--` git takes the first word for a branch, unless there is a file of this name.
-        let is_path = |value: &Value| {
-            let text = value.text().unwrap_or_default();
-            text == "." || git.state.cwd.as_deref().is_some_and(|cwd| self.exists(&join(cwd, text)))
-        };
-        match arguments.operands.as_slice() {
-            [first, ..] if is_path(first) => self.restore_paths(git, &arguments.operands),
-            [_, paths @ ..] if !paths.is_empty() => self.restore_paths(git, paths),
-            _ => self.use_git(git, &[Head, Index], true, Staged::Nothing),
-        }
-    }
-
     fn add(&mut self, git: &Git<'_>, arguments: &Arguments) {
         if arguments.has(&["-n", "--dry-run"]) {
             return;
         }
-        let whole = |path: &Value| matches!(path.text(), Some("." | "./" | ":/" | ":" | "*"));
+        let whole = |path: &Value| matches!(path.text(), Some(":/" | ":"));
         let named = &arguments.operands;
-        let all = named.is_empty() && arguments.has(&["-A", "--all", "-u", "--update"]);
-        if all || named.iter().any(whole) {
+        let all = named.iter().any(whole) || (named.is_empty() && arguments.has(&["-A", "--all"]));
+        if all {
             self.use_git(git, &[GitPart::Index], false, Staged::Changed);
+        } else if named.is_empty() && arguments.has(&["-u", "--update"]) {
+            self.use_git(git, &[GitPart::Index], false, Staged::Tracked);
         } else {
             self.stage_paths(git, named);
         }
@@ -342,7 +316,7 @@ impl Reader<'_> {
             return;
         }
         let staged = if arguments.has(&["-a", "--all"]) {
-            Staged::Changed
+            Staged::Tracked
         } else if arguments.operands.is_empty() {
             Staged::Index
         } else {

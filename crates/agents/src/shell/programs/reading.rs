@@ -3,7 +3,7 @@
 use crate::shell::value::Value;
 
 /// These write to standard output at most. Sorted.
-const READING: [&str; 157] = [
+const READING: [&str; 156] = [
     ":",
     "[",
     "ack",
@@ -38,7 +38,6 @@ const READING: [&str; 157] = [
     "echo",
     "egrep",
     "enable",
-    "env",
     "exa",
     "exit",
     "expand",
@@ -173,16 +172,6 @@ fn reads_with(name: &str, arguments: &[Value]) -> bool {
     let texts: Option<Vec<&str>> = arguments.iter().map(Value::text).collect();
     let first = arguments.first().and_then(Value::text);
     match name {
-        // A program can print into files and start others. What looks like that is not known.
-        "awk" | "gawk" | "mawk" | "nawk" => {
-            let program = |text: &&str| !text.starts_with('-');
-            texts.is_some_and(|texts| {
-                let plain = !texts
-                    .iter()
-                    .any(|text| matches!(*text, "-i" | "-f" | "--file") || text.starts_with("-f"));
-                plain && texts.iter().copied().find(program).is_none_or(prints_only)
-            })
-        }
         // Dumps; with a second name, or backwards, it writes a file.
         "xxd" => texts.is_some_and(|texts| {
             !texts.contains(&"-r") && texts.iter().filter(|text| !text.starts_with('-')).count() <= 1
@@ -210,32 +199,6 @@ fn reads_with(name: &str, arguments: &[Value]) -> bool {
     }
 }
 
-/// Whether an awk program has none of the operators that write files or start programs. `>` may also compare.
-fn prints_only(program: &str) -> bool {
-    let mut in_text = false;
-    let mut escaped = false;
-    let mut pattern = false;
-    for (at, character) in program.char_indices() {
-        match character {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            '"' if !pattern => in_text = !in_text,
-            '/' if !in_text => pattern = !pattern,
-            // `$3 > 5` compares: only after `print` a file is meant.
-            '>' if !in_text && !pattern && program[..at].contains("print") => return false,
-            '|' if !in_text
-                && !pattern
-                && !program[at..].starts_with("||")
-                && !program[..at].ends_with('|') =>
-            {
-                return false;
-            }
-            _ => {}
-        }
-    }
-    !program.contains("system(") && !program.contains("getline")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,15 +206,5 @@ mod tests {
     #[test]
     fn the_table_is_sorted() {
         assert!(READING.is_sorted());
-    }
-
-    #[test]
-    fn awk_programs_that_write_are_told_from_those_that_print() {
-        assert!(prints_only("{print $1}"));
-        assert!(prints_only("$3 > 5 {n++} END {print n}"));
-        assert!(prints_only("/a|b/ {print \"x > y\"}"));
-        assert!(!prints_only("{print > \"out\"}"));
-        assert!(!prints_only("{print | \"sh\"}"));
-        assert!(!prints_only("{system(\"rm \" $1)}"));
     }
 }

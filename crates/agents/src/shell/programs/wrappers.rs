@@ -2,17 +2,23 @@
 
 use super::Call;
 use crate::shell::arguments::Arguments;
-use crate::shell::reader::{Input, Reader};
+use crate::shell::reader::{Extent, Input, Reader};
 use crate::shell::state::State;
 use crate::shell::value::Value;
 
 /// Options with a value of the programs that run the rest of their arguments.
 fn options_of(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
-        "sudo" | "doas" => {
-            &["-u", "-g", "-h", "-p", "-C", "-r", "-t", "-U", "-D", "-R", "-T", "--user", "--group"]
-        }
+        "sudo" | "doas" => &[
+            "-u", "-g", "-h", "-p", "-C", "-r", "-t", "-U", "-D", "-R", "-T", "--user", "--group", "--chdir",
+        ],
         "env" => &["-u", "--unset", "-S", "--split-string", "-C", "--chdir"],
+        "chroot" => &["--userspec", "--groups"],
+        "runuser" => &["-u", "--user", "-g", "--group", "-G", "--supp-group"],
+        "watch" => &["-n", "--interval", "-q", "--equexit"],
+        "unshare" => &["-S", "--setuid", "-G", "--setgid", "-R", "--root", "-w", "--wd"],
+        "setpriv" => &["--reuid", "--regid", "--groups", "--inh-caps", "--ambient-caps", "--bounding-set"],
+        "numactl" => &["-C", "-N", "-m", "-p"],
         "nice" => &["-n", "--adjustment"],
         "ionice" => &["-c", "-n", "-p"],
         "stdbuf" => &["-i", "-o", "-e"],
@@ -20,34 +26,98 @@ fn options_of(name: &str) -> Option<&'static [&'static str]> {
         "time" => &["-f", "--format", "-o", "--output"],
         "exec" => &["-a"],
         "npx" | "bunx" => &["-p", "--package", "-c", "--call"],
-        "xargs" => {
-            &["-I", "-n", "-P", "-L", "-d", "-E", "-s", "-a", "--max-args", "--max-procs", "--delimiter"]
-        }
-        "nohup" | "setsid" | "command" | "builtin" | "chronic" | "unbuffer" | "busybox" => &[],
+        "xargs" => &[
+            "-I",
+            "-n",
+            "-P",
+            "-L",
+            "-d",
+            "-E",
+            "-s",
+            "-a",
+            "--max-args",
+            "--max-procs",
+            "--delimiter",
+            "--arg-file",
+        ],
+        "flock" => &["-w", "--timeout", "-E", "--conflict-exit-code"],
+        "strace" => &["-o", "-e", "-s", "-p", "-P", "-u", "-E", "-a", "-b", "-I", "-O", "-S", "-X"],
+        "xvfb-run" => &["-s", "-n", "-e", "-f"],
+        "taskset" | "chrt" | "fakeroot" | "nohup" | "setsid" | "command" | "builtin" | "chronic"
+        | "unbuffer" | "busybox" | "noglob" | "nocorrect" | "toybox" | "entr" | "prlimit" | "linux32"
+        | "linux64" | "dbus-run-session" => &[],
         _ => return None,
     })
 }
 
 impl Reader<'_> {
     pub(super) fn wrapper(&mut self, call: &Call<'_>, state: &mut State) -> bool {
-        if matches!(call.name, "bash" | "sh" | "dash" | "zsh" | "ksh") {
+        if matches!(call.name, "bash" | "sh" | "dash" | "zsh" | "ksh" | "mksh" | "ash" | "rbash" | "fish") {
             self.shell(call, state);
             return true;
         }
+        if self.line_program(call, state) {
+            return true;
+        }
+        if let Some(line) = line_of_exec(call) {
+            let was_coordinated = std::mem::replace(&mut self.is_coordinated, true);
+            self.shell_line(&line, state);
+            self.is_coordinated = was_coordinated;
+            return true;
+        }
         if let Some(skip) = runner_words(call) {
+            let was_coordinated = self.is_coordinated;
+            self.is_coordinated |= call.name == "lockkeeper";
             self.inner(&call.arguments[skip..], state, call.input);
+            self.is_coordinated = was_coordinated;
             return true;
         }
         let Some(with_value) = options_of(call.name) else { return false };
         let (options, mut rest) = leading_options(call.arguments, with_value);
+        // In a process of its own `cd` does not last.
+        let mut own = state.clone();
+        let state = if matches!(call.name, "command" | "builtin" | "exec") { state } else { &mut own };
+        let folder = match call.name {
+            "env" => options.value(&["-C", "--chdir"]),
+            "sudo" | "doas" => options.value(&["-D", "--chdir"]),
+            "unshare" => options.value(&["-w", "--wd"]),
+            _ => None,
+        };
+        if folder.is_some() {
+            self.change_folder(folder, state);
+        }
         match call.name {
             "command" if options.has(&["-v", "-V"]) => return true,
             "xargs" => {
-                self.xargs(&options, rest, state);
+                self.xargs(&options, rest, state, call.input);
                 return true;
             }
-            "env" if options.has(&["-S", "--split-string", "-C", "--chdir"]) => {
-                self.writes.not_known("env with a folder or a split text");
+            "env" if options.has(&["-S", "--split-string"]) => {
+                let words =
+                    options.value(&["-S", "--split-string"]).and_then(Value::text).and_then(split_words);
+                match words {
+                    Some(words) => {
+                        let arguments =
+                            [words.into_iter().map(Value::Text).collect(), rest.to_vec()].concat();
+                        self.wrapper(&Call { arguments: &arguments, ..*call }, state);
+                    }
+                    None => self.writes.not_known("env with a text that only env can split"),
+                }
+                return true;
+            }
+            "chroot" | "unshare" if options.has(&["-R", "--root"]) || call.name == "chroot" => {
+                let is_same = call.name == "chroot" && rest.first().and_then(Value::text) == Some("/");
+                if !is_same || rest.len() < 2 {
+                    self.writes.not_known("a program in another root folder");
+                    return true;
+                }
+                rest = &rest[1..];
+                if !options.has(&["--skip-chdir"]) {
+                    state.cwd = Some("/".into());
+                }
+            }
+            "watch" if !options.has(&["-x", "--exec"]) => {
+                self.shell_line(&joined(rest), state);
                 return true;
             }
             "env" => {
@@ -62,11 +132,29 @@ impl Reader<'_> {
                 if rest.is_empty() && options.has(&["-i", "-s"]) {
                     self.writes.not_known("a shell of another user");
                 }
+                // It begins in the home of that user.
+                if options.has(&["-i", "--login"]) {
+                    state.cwd = None;
+                }
             }
-            "timeout" => rest = rest.get(1..).unwrap_or_default(),
+            "flock" => {
+                rest = rest.get(1..).unwrap_or_default();
+                if let [option, Value::Text(script)] = rest
+                    && matches!(option.text(), Some("-c" | "--command"))
+                {
+                    self.run_text(script, &mut state.clone());
+                    return true;
+                }
+            }
+            "strace" => {
+                if let Some(file) = options.value(&["-o"]).cloned() {
+                    self.write(&file, state, Extent::File);
+                }
+            }
+            "taskset" | "timeout" | "chrt" => rest = rest.get(1..).unwrap_or_default(),
             "time" => {
                 if let Some(file) = options.value(&["-o", "--output"]).cloned() {
-                    self.write(&file, state, crate::shell::reader::Extent::File);
+                    self.write(&file, state, Extent::File);
                 }
             }
             "npx" | "bunx" if options.has(&["-c", "--call"]) => {
@@ -79,27 +167,64 @@ impl Reader<'_> {
         true
     }
 
-    fn inner(&mut self, words: &[Value], state: &mut State, input: &Input) {
+    pub(super) fn inner(&mut self, words: &[Value], state: &mut State, input: &Input) {
         if let Some((program, arguments)) = words.split_first() {
             self.program(program, arguments, state, input);
         }
     }
 
-    /// `xargs`: the command has arguments more that only the shell knows.
-    fn xargs(&mut self, options: &Arguments, rest: &[Value], state: &State) {
-        let mut words: Vec<Value> = rest.to_vec();
-        let replaced = options.value(&["-I"]).and_then(Value::text).map(str::to_owned);
-        match replaced {
-            Some(mark) if !mark.is_empty() => {
-                for word in &mut words {
-                    if word.text().is_some_and(|text| text.contains(&mark)) {
-                        *word = Value::Unknown;
-                    }
+    /// Programs that hand a text to a shell: `su -c`, `script -c`. False: another program.
+    fn line_program(&mut self, call: &Call<'_>, state: &State) -> bool {
+        let mut state = state.clone();
+        match call.name {
+            "su" | "runuser" => {
+                let with_value = [
+                    "-c",
+                    "--command",
+                    "--session-command",
+                    "-s",
+                    "--shell",
+                    "-g",
+                    "-G",
+                    "-w",
+                    "-u",
+                    "--user",
+                ];
+                let arguments = Arguments::parse(call.arguments, &with_value);
+                if call.name == "runuser" && arguments.has(&["-u", "--user"]) {
+                    return false;
+                }
+                // A login begins in the home of the user.
+                let is_dash = |operand: &Value| operand.text() == Some("-");
+                if arguments.has(&["-l", "--login"]) || arguments.operands.iter().any(is_dash) {
+                    state.cwd = None;
+                }
+                match arguments.value(&["-c", "--command", "--session-command"]) {
+                    Some(line) => self.shell_line(line, &state),
+                    None => self.writes.not_known("a shell of another user"),
                 }
             }
-            _ => words.push(Value::Unknown),
+            "script" => {
+                let arguments =
+                    Arguments::parse(call.arguments, &["-c", "--command", "-O", "-I", "-B", "-T"]);
+                let usual = Value::Text("typescript".to_owned());
+                self.write(arguments.operands.first().unwrap_or(&usual), &state, Extent::File);
+                match arguments.value(&["-c", "--command"]) {
+                    Some(line) => self.shell_line(line, &state),
+                    None => self.writes.not_known("a shell whose input is recorded"),
+                }
+            }
+            _ => return false,
         }
-        self.inner(&words, &mut state.clone(), &Input::None);
+        true
+    }
+
+    /// Reads a text as the shell would that gets it.
+    fn shell_line(&mut self, line: &Value, state: &State) {
+        match line {
+            Value::Text(script) => self.run_text(script, &mut state.clone()),
+            _ => self.writes.not_known("a shell line that only the shell knows"),
+        }
     }
 
     fn shell(&mut self, call: &Call<'_>, state: &State) {
@@ -121,12 +246,44 @@ impl Reader<'_> {
         } else if rest.is_empty() || options.has(&["-s"]) {
             match call.input {
                 Input::Text(script) => self.run_text(script, &mut inner),
-                Input::Unknown | Input::None => self.writes.not_known("a script from standard input"),
+                Input::Names(_) | Input::Unknown | Input::None => {
+                    self.writes.not_known("a script from standard input");
+                }
             }
         } else {
             self.writes.not_known("a script in a file");
         }
     }
+}
+
+/// The words of `env -S`: blanks separate them, quotes and backslashes hold them together. `None`: it has variables or escapes.
+fn split_words(text: &str) -> Option<Vec<String>> {
+    let mut words: Vec<String> = Vec::new();
+    let (mut quote, mut in_word) = (None, false);
+    for character in text.chars() {
+        match character {
+            '\\' | '$' => return None,
+            '#' if !in_word && quote.is_none() => break,
+            '\'' | '"' if quote == Some(character) => quote = None,
+            _ if character.is_ascii_whitespace() && quote.is_none() => in_word = false,
+            _ => {
+                if !std::mem::replace(&mut in_word, true) {
+                    words.push(String::new());
+                }
+                match character {
+                    '\'' | '"' if quote.is_none() => quote = Some(character),
+                    _ => words.last_mut()?.push(character),
+                }
+            }
+        }
+    }
+    quote.is_none().then_some(words)
+}
+
+/// Words as one text, as `watch` and `eval` join them.
+fn joined(words: &[Value]) -> Value {
+    let texts: Option<Vec<&str>> = words.iter().map(Value::text).collect();
+    texts.map_or(Value::Unknown, |texts| Value::Text(texts.join(" ")))
 }
 
 /// Takes the options before the first operand apart; gives back the rest.
@@ -150,6 +307,14 @@ fn leading_options<'a>(arguments: &'a [Value], with_value: &[&str]) -> (Argument
     }
     let at = at.min(arguments.len());
     (Arguments::parse(&arguments[..at], with_value), &arguments[at..])
+}
+
+/// The shell line of `lockkeeper exec NAME -c LINE`, also as one word `-cLINE`.
+fn line_of_exec(call: &Call<'_>) -> Option<Value> {
+    let is_exec = call.name == "lockkeeper" && call.arguments.first().and_then(Value::text) == Some("exec");
+    let mut own = call.arguments.iter().take_while(|argument| argument.text() != Some("--"));
+    let flag = own.find_map(|argument| argument.text()?.strip_prefix("-c")).filter(|_| is_exec)?;
+    if flag.is_empty() { own.next().cloned() } else { Some(Value::Text(flag.to_owned())) }
 }
 
 /// How many words of a package runner come before the program that it runs.

@@ -35,7 +35,10 @@ impl PhaseExecutor<'_> {
     /// Runs the rollback command as a request. Returns whether it succeeded. A signal stops it.
     pub(super) fn roll_back(&self, signals: &Signals) -> Result<Option<bool>, StageError> {
         let Some(template) = &self.options.rollback else { return Ok(None) };
-        let values = [("phase", self.plan.phase.as_str()), ("execution", self.id.as_str())];
+        let head =
+            self.execution.lock().unwrap_or_else(PoisonError::into_inner).head.clone().unwrap_or_default();
+        let values =
+            [("phase", self.plan.phase.as_str()), ("execution", self.id.as_str()), ("head", head.as_str())];
         let agents = [AgentCommand {
             agent: "rollback".to_owned(),
             task: Some("put things back".to_owned()),
@@ -58,9 +61,8 @@ impl PhaseExecutor<'_> {
             env: vec![("LOCKKEEPER_PHASE".to_owned(), self.plan.phase.clone())],
             retry: RetryPolicy::default(),
             timeout: None,
-            lease_timeout: self.stages.resolution.timeout,
-            report_after: Vec::new(),
-            lease_retries: 0,
+            patience: self.patience(),
+            lock: None,
             control: &control,
         };
         let ended = thread::scope(|scope| {
@@ -101,7 +103,11 @@ impl PhaseExecutor<'_> {
             ("waited_ms", json!(millis(outcome.waited))),
             ("downgrades", json!(outcome.downgrades)),
             ("stopped", json!(outcome.stopped.as_ref().map(ToString::to_string))),
+            ("success", json!(outcome.is_success())),
         ];
+        if outcome.rollback_wanted && outcome.rolled_back.is_none() {
+            self.log.write("ROLLBACK", fields([("result", json!("NONE"))]))?;
+        }
         self.log.write("COMPLETED", fields(line))?;
         self.write_metrics(outcome)
     }
@@ -111,8 +117,8 @@ impl PhaseExecutor<'_> {
         let Some(output) = monitoring.output.as_ref().filter(|_| monitoring.enabled != Some(false)) else {
             return Ok(());
         };
-        let folder = self.options.file.parent().unwrap_or(Path::new(""));
-        let log = ExecutionLog::of(folder.join(output), &self.id, &self.plan.phase);
+        // As its users write it, the path begins at the root of the repository.
+        let log = ExecutionLog::of(Path::new(&self.options.dir).join(output), &self.id, &self.plan.phase);
         let count = |standing| outcome.standings.iter().filter(|one| **one == standing).count();
         let line = [
             ("groups", json!(outcome.standings.len())),

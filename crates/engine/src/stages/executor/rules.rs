@@ -1,5 +1,6 @@
 //! Application of downgrade rules: counts failures, reads load and memory, and does what a triggered rule says.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::{Reason, Run};
 use lockkeeper_core::time::format_span;
 use lockkeeper_platform::load;
+use lockkeeper_stages::{Fallback, Reduction};
 use serde_json::json;
 
 use super::{PhaseExecutor, PhaseListener};
@@ -49,9 +51,14 @@ impl PhaseExecutor<'_> {
         listener: PhaseListener<'_>,
     ) -> Result<(), StageError> {
         for (rule, action) in triggered(&self.stages.downgrades, event) {
+            let name = &rule.name.value;
             let what = match action {
-                RuleAction::Abort if control.is_stopped() => continue,
+                RuleAction::Abort | RuleAction::AbortWithRollback if control.is_stopped() => continue,
                 RuleAction::Abort => "abort".to_owned(),
+                RuleAction::AbortWithRollback => {
+                    state.outcome.rollback_wanted = true;
+                    "abort with rollback".to_owned()
+                }
                 // The groups run one by one already.
                 RuleAction::Serial(_)
                     if state.slots == 1 && control.wait_without_limit.load(Ordering::SeqCst) =>
@@ -61,13 +68,14 @@ impl PhaseExecutor<'_> {
                 RuleAction::Serial(pause) => {
                     state.slots = 1;
                     state.tuned = None;
+                    state.pause_between = pause;
                     control.wait_without_limit.store(true, Ordering::SeqCst);
                     state.pause_until = Instant::now().checked_add(pause);
                     "serial".to_owned()
                 }
-                RuleAction::ReduceParallelism if state.slots == 1 => continue,
-                RuleAction::ReduceParallelism => {
-                    state.slots = (state.running().max(2) - 1).min(state.slots - 1);
+                RuleAction::ReduceParallelism(_) if state.slots <= self.fewest() => continue,
+                RuleAction::ReduceParallelism(reduction) => {
+                    state.slots = self.reduced(reduction, state);
                     format!("{} at a time", state.slots)
                 }
                 RuleAction::Pause(pause) => {
@@ -78,15 +86,73 @@ impl PhaseExecutor<'_> {
             };
             state.outcome.downgrades += u32::from(action != RuleAction::Notify);
             let status = if action == RuleAction::Notify { "NOTICED" } else { "DOWNGRADED" };
-            let line = [("rule", json!(rule)), ("to", json!(what)), ("reason", json!(event.to_string()))];
-            self.log.write(status, fields(line))?;
-            let downgraded = PhaseEvent::Downgraded { rule: rule.to_owned(), what, why: event.to_string() };
-            listener(Some(&downgraded), state.progress.states());
-            if action == RuleAction::Abort {
-                self.stop(Stopped::Rule(rule.to_owned()), control, state, listener);
+            let mut line =
+                fields([("rule", json!(name)), ("to", json!(what)), ("reason", json!(event.to_string()))]);
+            line.extend(rule.level.as_ref().map(|level| ("level".to_owned(), json!(level))));
+            line.extend(rule.reason.as_ref().map(|note| ("note".to_owned(), json!(note))));
+            self.log.write(status, line)?;
+            if rule.notify {
+                let why = event.to_string();
+                let downgraded = PhaseEvent::Downgraded { rule: name.clone(), what, why };
+                listener(Some(&downgraded), state.progress.states());
+            }
+            if matches!(action, RuleAction::Abort | RuleAction::AbortWithRollback) {
+                self.stop(Stopped::Rule(name.clone()), control, state, listener);
             }
         }
         Ok(())
+    }
+
+    /// Records the conflict rules by which groups do not run side by side: once for an execution.
+    pub(super) fn record_fallbacks(
+        &self,
+        state: &mut State<'_>,
+        listener: PhaseListener<'_>,
+    ) -> Result<(), StageError> {
+        if self.options.resume {
+            return Ok(());
+        }
+        for Fallback { rule, strategy, why } in self.plan.fallbacks() {
+            let what = strategy.as_str().to_lowercase();
+            state.outcome.downgrades += 1;
+            let line = fields([("rule", json!(rule)), ("to", json!(what)), ("reason", json!(why))]);
+            self.log.write("DOWNGRADED", line)?;
+            let downgraded = PhaseEvent::Downgraded { rule: rule.to_owned(), what, why };
+            listener(Some(&downgraded), state.progress.states());
+        }
+        Ok(())
+    }
+
+    /// Applies the rules for conflicts that the plan has.
+    pub(super) fn check_plan(
+        &self,
+        control: &Control,
+        state: &mut State<'_>,
+        listener: PhaseListener<'_>,
+    ) -> Result<(), StageError> {
+        let rulings = self.plan.findings.conflicts.iter().map(|conflict| conflict.ruling);
+        let names: BTreeSet<Option<&str>> = rulings.map(|ruling| self.plan.rule_name(ruling)).collect();
+        for name in names {
+            let event = TriggerEvent::ConflictFound(name.map(ToOwned::to_owned));
+            self.apply_rules(&event, control, state, listener)?;
+        }
+        Ok(())
+    }
+
+    /// The number of groups at a time after a reduction. It is never below the minimum of autotune.
+    fn reduced(&self, reduction: Reduction, state: &State<'_>) -> usize {
+        let now = state.slots.min(self.plan.groups.len());
+        let fewer = match reduction {
+            Reduction::One => (state.running().max(2) - 1).min(state.slots - 1),
+            Reduction::By(number) => now.saturating_sub(usize::try_from(number).unwrap_or(usize::MAX)),
+            Reduction::Half => now / 2,
+        };
+        fewer.max(self.fewest())
+    }
+
+    fn fewest(&self) -> usize {
+        let tune = self.stages.autotune.as_ref().filter(|tune| tune.value.enabled);
+        tune.and_then(|tune| usize::try_from(tune.value.min).ok()).unwrap_or(1).max(1)
     }
 
     /// Reads load and memory, and applies the rules for them.
@@ -102,7 +168,7 @@ impl PhaseExecutor<'_> {
         }
         state.machine_checked_at = Some(now);
         if let Some(load) = self.options.load.or_else(load::average) {
-            self.apply_rules(&TriggerEvent::Load(load), control, state, listener)?;
+            self.apply_rules(&TriggerEvent::Load(load, load::cores().get()), control, state, listener)?;
         }
         if let Some(share) = load::memory_in_use() {
             self.apply_rules(&TriggerEvent::Memory(share), control, state, listener)?;

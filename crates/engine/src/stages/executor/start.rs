@@ -1,24 +1,27 @@
 //! Start of groups: the initial state of an execution, which groups may start, and one thread for each of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::PoisonError;
 use std::sync::mpsc::Sender;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use lockkeeper_core::plan::Progress;
-use lockkeeper_core::retry::RetryPolicy;
-use lockkeeper_core::tune::Bounds;
+use lockkeeper_core::plan::{GroupState, Progress};
+use lockkeeper_core::tune::{Bounds, Sign};
 use serde_json::json;
 
 use super::{Message, PhaseExecutor, PhaseListener};
 use crate::runs::RunError;
 use crate::stages::StageError;
 use crate::stages::agents::request_id;
-use crate::stages::downgrade_rules::{NETWORK_CODES, agent_timeout, lock_timeouts, network_retries};
+use crate::stages::downgrade_rules::{agent_timeout, lock_timeouts, retry_policy};
 use crate::stages::group::{Control, GroupExecution};
 use crate::stages::log::{ExecutionLog, fields};
 use crate::stages::outcome::{Outcome, State};
+use crate::stages::patience::Patience;
+
+/// How long a group waits for its locks, if nothing else is said.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl<'c> PhaseExecutor<'c> {
     /// The state before the first group starts. A resumed execution keeps the groups that have succeeded.
@@ -27,7 +30,12 @@ impl<'c> PhaseExecutor<'c> {
             let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
             let (min, max) = (number(tune.value.min), number(tune.value.max));
             let most = self.plan.plan.slots.map_or(max, |slots| slots.get().min(max));
-            Bounds { min: min.min(most), max: most, step: number(tune.value.step) }
+            Bounds {
+                min: min.min(most),
+                max: most,
+                step: number(tune.value.step),
+                decrease: number(tune.value.decrease_step),
+            }
         });
         let all = self.plan.plan.slots.map_or(usize::MAX, |slots| slots.get());
         let one_by_one = all == 1;
@@ -47,9 +55,14 @@ impl<'c> PhaseExecutor<'c> {
             failures: 0,
             conflicts: HashMap::new(),
             pause_until: None,
+            pause_between: Duration::ZERO,
+            streak: (Sign::Smooth, 0),
+            tuned_at_conflicts: 0,
             machine_checked_at: None,
             outcome: Outcome::new(&self.id),
             execution_ids: HashMap::new(),
+            waits: HashMap::new(),
+            overlapped: HashSet::new(),
             critical_failed: false,
         }
     }
@@ -75,6 +88,11 @@ impl<'c> PhaseExecutor<'c> {
         }
         for index in state.progress.startable(state.slots) {
             state.progress.begin(index);
+            if state.running() > 1 {
+                let states = state.progress.states().iter().enumerate();
+                let running = states.filter(|(_, one)| **one == GroupState::Running).map(|(other, _)| other);
+                state.overlapped.extend(running);
+            }
             let execution_id = ExecutionLog::execution_id(self.plan.id(index));
             let pid = std::process::id();
             let line = [
@@ -105,10 +123,7 @@ impl<'c> PhaseExecutor<'c> {
     fn group_execution<'t>(&'t self, index: usize, control: &'t Control) -> GroupExecution<'t> {
         let group = &self.plan.groups[index];
         let agents = &self.agents[index];
-        let retry =
-            network_retries(&self.stages.downgrades).map_or_else(RetryPolicy::default, |(limit, base)| {
-                RetryPolicy { limit, base, codes: NETWORK_CODES.to_vec(), ..RetryPolicy::default() }
-            });
+        let retry = retry_policy(&self.stages.downgrades);
         let most = group.max_concurrent.as_ref().map_or(agents.len() as u64, |most| most.value);
         let env = vec![
             ("LOCKKEEPER_PHASE".to_owned(), self.plan.phase.clone()),
@@ -127,10 +142,20 @@ impl<'c> PhaseExecutor<'c> {
             env,
             retry,
             timeout: agent_timeout(&self.stages.downgrades),
-            lease_timeout: self.stages.resolution.timeout,
-            report_after: lock_timeouts(&self.stages.downgrades),
-            lease_retries: self.stages.resolution.retries,
+            patience: self.patience(),
+            lock: self.locks.as_ref().map(|locks| (&locks.folders, &locks.ids[index])),
             control,
         }
+    }
+
+    /// How long a group waits for its locks: as `LOCK_TIMEOUT` says, else as the file says, else five minutes.
+    pub(super) fn patience(&self) -> Patience {
+        let resolution = &self.stages.resolution;
+        let (each, retries) = match (self.options.lock_timeout, resolution.timeout) {
+            (Some(variable), _) => (variable, 0),
+            (None, Some(file)) => (file, resolution.retries),
+            (None, None) => (LOCK_TIMEOUT, 0),
+        };
+        Patience::new(each, retries, lock_timeouts(&self.stages.downgrades))
     }
 }

@@ -3,25 +3,40 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::runs::{ANSWER, RunFolder};
+use crate::under;
 use crate::work::claimer::Claimed;
 use crate::work::processes::RUN_ID;
 use lockkeeper_platform::exec::{Mode, Spec, StartError};
 
-/// What to start for a claimed run. `variables` are set besides those of the request; `state` is the state folder.
-pub(super) fn spec(claimed: &Claimed, variables: &[(String, String)], state: &Path, log: PathBuf) -> Spec {
+/// What to start for a claimed run. `variables` are set besides those of the request; `state` is the state folder, and `leases`
+/// tells the store of leases from every other one.
+pub(super) fn spec(
+    claimed: &mut Claimed,
+    variables: &[(String, String)],
+    (state, leases): (&Path, &Path),
+    log: PathBuf,
+) -> Spec {
+    let inherit = claimed.inherit.take();
     let mut words = claimed.request.command.iter().map(OsString::from);
     Spec {
         program: words.next().unwrap_or_default(),
         args: words.collect(),
-        env: environment(claimed, variables, state),
+        env: environment(claimed, variables, state, leases),
         only_env: true,
         dir: Some(PathBuf::from(&claimed.request.dir)),
         log: Some(log),
+        inherit,
         mode: Mode::Worker,
     }
 }
 
-fn environment(claimed: &Claimed, variables: &[(String, String)], state: &Path) -> Vec<(OsString, OsString)> {
+fn environment(
+    claimed: &Claimed,
+    variables: &[(String, String)],
+    state: &Path,
+    leases: &Path,
+) -> Vec<(OsString, OsString)> {
     let own = claimed.request.env.iter().chain(variables);
     let mut all: Vec<(OsString, OsString)> = own.map(|(name, value)| (name.into(), value.into())).collect();
     let mut set = |name: &str, value: OsString| all.push((name.into(), value));
@@ -29,12 +44,14 @@ fn environment(claimed: &Claimed, variables: &[(String, String)], state: &Path) 
     set("LOCKKEEPER_REQUEST_ID", claimed.run.request.as_str().into());
     set("LOCKKEEPER_ATTEMPT", claimed.run.attempt().to_string().into());
     set("LOCKKEEPER_DIR", state.into());
+    // An answer that cannot be read is no reason to fail: the command asks again.
+    if let Ok(Some(answer)) = RunFolder::new(state, &claimed.run.id).read_answer() {
+        set(ANSWER, answer.into());
+    }
     if let Some(lease) = &claimed.lease {
         set("LOCKKEEPER_LEASE", lease.id.to_string().into());
         set("LOCKKEEPER_TOKEN", lease.token.to_string().into());
-        let mut under = state.as_os_str().to_owned();
-        under.push(format!(":{}", lease.id));
-        set("LOCKKEEPER_UNDER", under);
+        set(under::VARIABLE, under::value(leases, &[lease.id]));
     }
     all
 }

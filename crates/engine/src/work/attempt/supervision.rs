@@ -8,13 +8,12 @@ use lockkeeper_core::run::transition::AttemptOutcome;
 use lockkeeper_core::time::Moment;
 
 use super::log::AttemptLog;
-use crate::Engine;
 use crate::runs::completing::Outcome;
 use crate::work::control::{Control, Stop};
 use crate::work::lock_files::LockFiles;
+use crate::{Engine, LossListener};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::exec::{Ending, Event, Next};
-use lockkeeper_store::Waker;
 
 /// The first look at the log is this long after the start of the supervision.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
@@ -25,23 +24,26 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 pub(super) struct LeaseWatch<'a> {
     lease: &'a Lease,
     leases: &'a Engine,
-    /// Woken when something happens to the lease.
-    waker: Option<Box<dyn Waker>>,
+    listener: Option<LossListener>,
 }
 
 impl<'a> LeaseWatch<'a> {
     pub(super) fn new(lease: &'a Lease, leases: &'a Engine) -> Self {
-        let waker = lease.waker().and_then(|id| leases.store().waker_with_id(id).ok());
-        Self { lease, leases, waker }
+        Self { lease, leases, listener: leases.loss_listener(lease) }
     }
 
     pub(super) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.waker.as_ref().map(|waker| waker.as_fd())
+        self.listener.as_ref().map(LossListener::as_fd)
+    }
+
+    /// Whether the session of the lease is over, on a store that several machines share.
+    fn has_lapsed(&self, grace: Duration) -> bool {
+        self.leases.sessions.loss(self.lease.id, grace).is_some()
     }
 
     fn is_lost(&self) -> bool {
-        if let Some(waker) = &self.waker {
-            waker.receive();
+        if let Some(listener) = &self.listener {
+            listener.clear();
         }
         // A store that cannot be read says nothing about the lease.
         self.leases.loss(self.lease.id, self.lease.token).is_ok_and(|loss| loss.is_some())
@@ -91,6 +93,8 @@ impl<'a> Supervision<'a> {
             Event::Ready(_) => self.lease.is_some_and(LeaseWatch::is_lost).then_some(Stopped::LeaseLost),
         };
         let stopped = stopped.or_else(|| (!self.files.renew(now)).then_some(Stopped::LeaseLost));
+        let has_lapsed = self.lease.is_some_and(|lease| lease.has_lapsed(self.grace));
+        let stopped = stopped.or_else(|| has_lapsed.then_some(Stopped::LeaseLost));
         let is_overdue = self.times_out_at.is_some_and(|at| at <= now);
         let stopped = stopped.or_else(|| is_overdue.then_some(Stopped::TimedOut));
         if stopped.is_some() {
@@ -101,20 +105,33 @@ impl<'a> Supervision<'a> {
             let pause = self.log.look(now.since(self.looked_at)).unwrap_or(LOOK_AGAIN);
             (self.looked_at, self.look_at) = (now, now.after(pause));
         }
-        Next::WaitUntil(self.times_out_at.map_or(self.look_at, |at| at.min(self.look_at)))
+        let session = self.lease.and_then(|lease| lease.leases.sessions.look_at(lease.lease.id, self.grace));
+        let next = [Some(self.look_at), self.times_out_at, session].into_iter().flatten().min();
+        next.map_or(Next::Wait, Next::WaitUntil)
     }
 
     /// What the end of the command means. Returns the log as well.
     pub(super) fn outcome(self, ending: Ending) -> (Outcome, AttemptLog) {
-        let ending = ending.into();
-        let outcome = match self.stopped {
-            None => Outcome::Observed(AttemptOutcome::Ended(ending)),
-            Some(Stopped::Asked(Stop::Canceled)) => Outcome::Observed(AttemptOutcome::Stopped(Some(ending))),
-            Some(Stopped::LeaseLost) => Outcome::Observed(AttemptOutcome::LeaseLost(Some(ending))),
-            Some(Stopped::TimedOut) => Outcome::Observed(AttemptOutcome::TimedOut(Some(ending))),
-            Some(Stopped::Asked(Stop::Recorded)) => Outcome::Recorded,
-            Some(Stopped::Asked(Stop::Superseded)) => Outcome::Superseded,
-        };
-        (outcome, self.log)
+        (outcome_of(self.stopped, self.control, ending), self.log)
+    }
+}
+
+/// What the end of a command means that nothing has stopped yet.
+pub(super) fn outcome_of_short(control: &Control, ending: Ending) -> Outcome {
+    outcome_of(None, control, ending)
+}
+
+fn outcome_of(stopped: Option<Stopped>, control: &Control, ending: Ending) -> Outcome {
+    let ending = ending.into();
+    // A worker that kills its commands may be faster than the thread that is asked to stop this one.
+    let was_killed = matches!(ending, lockkeeper_core::run::Ending::Signaled(_));
+    let asked = || was_killed.then(|| control.take()).flatten().map(Stopped::Asked);
+    match stopped.or_else(asked) {
+        None => Outcome::Observed(AttemptOutcome::Ended(ending)),
+        Some(Stopped::Asked(Stop::Canceled)) => Outcome::Observed(AttemptOutcome::Stopped(Some(ending))),
+        Some(Stopped::LeaseLost) => Outcome::Observed(AttemptOutcome::LeaseLost(Some(ending))),
+        Some(Stopped::TimedOut) => Outcome::Observed(AttemptOutcome::TimedOut(Some(ending))),
+        Some(Stopped::Asked(Stop::Recorded)) => Outcome::Recorded,
+        Some(Stopped::Asked(Stop::Superseded)) => Outcome::Superseded,
     }
 }

@@ -19,7 +19,7 @@ use lockkeeper_store::runs::Listing;
 
 /// How many different leases are tried for one that can be had.
 const LOOK_AT: usize = 4096;
-/// How often leases are tried that have no ticket, and lock files: nobody tells when those become free.
+/// How often leases without a ticket and lock files are tried: no wake-up comes when those become free.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 /// The pause after the store failed.
 const AFTER_TROUBLE: Duration = Duration::from_millis(500);

@@ -19,7 +19,7 @@ use lockkeeper_store::Waker;
 
 /// How many runs of one worker have tickets at most.
 const TICKETS: usize = 16;
-/// How long a ticket stays if this process is not heard of; it stays as long as the process lives.
+/// How long a ticket stays while nothing is known about this process. While the process lives, its ticket stays.
 const STAYS: Duration = Duration::from_secs(120);
 
 /// The tickets of one claimer.
@@ -32,7 +32,7 @@ pub(super) struct WaitingLine {
     locks: HashMap<LeaseId, LivenessLock>,
     /// The kernel lock that the processes of the next run will share.
     pub(super) lock: Option<LivenessLock>,
-    /// Runs whose lock files other programs hold. Nobody tells when those become free.
+    /// Runs whose lock files other programs hold. No wake-up comes when those become free.
     pub(super) file_held: HashSet<RunId>,
     /// Whether other tickets may have been granted together with the last one.
     look_first: bool,
@@ -46,7 +46,7 @@ impl WaitingLine {
         self.waiting.is_empty()
     }
 
-    /// Whether a run waits for something whose end nobody tells of.
+    /// Whether a run waits for something that sends no wake-up when it ends.
     pub(super) fn tries_again(&self) -> bool {
         self.is_full || !self.file_held.is_empty()
     }

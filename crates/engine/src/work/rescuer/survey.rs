@@ -6,10 +6,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::id::WorkerId;
+use lockkeeper_core::id::{HolderId, WorkerId};
 use lockkeeper_core::liveness::{LockState, ProcessRef};
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
@@ -17,6 +18,7 @@ use lockkeeper_core::time::Moment;
 use crate::Engine;
 use crate::runs::{RunError, Runs};
 use crate::work::control::ActiveRuns;
+use crate::work::heartbeat::HeartbeatWatch;
 use crate::work::processes::mark;
 use crate::work::start_marks;
 use lockkeeper_platform::process::Watch;
@@ -25,6 +27,9 @@ use lockkeeper_store::runs::Worker as WorkerRecord;
 
 /// A worker that ends the processes of a run that is over takes the grace and this long at most.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// When a run is looked at again whose processes should be visible, and are not.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Who executes what, as it was at one moment.
 #[derive(Default)]
@@ -43,6 +48,8 @@ pub(in crate::work) struct Survey {
     pub(in crate::work) look_again: Option<Moment>,
     /// Workers that are gone and left nothing.
     pub(super) gone: Vec<WorkerId>,
+    /// The kernel locks of all runs that have processes.
+    pub(super) holders: Vec<HolderId>,
     /// Readable once the last process of a run that is out of reach is gone.
     ends: Vec<Arc<OwnedFd>>,
 }
@@ -62,7 +69,7 @@ pub(in crate::work) struct Abandoned {
 /// Another worker that lives.
 pub(in crate::work) struct OtherWorker {
     pub(super) id: WorkerId,
-    /// Whether it claims what is queued. Others execute single runs only.
+    /// Whether it claims what is queued. Others execute single runs only, or are stopped.
     pub(in crate::work) is_pool: bool,
     /// Whether its process numbers mean something here.
     pub(super) is_visible: bool,
@@ -80,6 +87,22 @@ impl Survey {
     /// Whether other live workers execute anything.
     pub(in crate::work) fn others_are_busy(&self) -> bool {
         !self.theirs.is_empty()
+    }
+
+    /// The runs of workers that live and have sent no heartbeat for too long, if it is time to look.
+    pub(in crate::work) fn silent(
+        &self,
+        state: &Path,
+        heartbeats: &mut HeartbeatWatch,
+        every: Duration,
+    ) -> Vec<&Run> {
+        if self.theirs.is_empty() {
+            return Vec::new();
+        }
+        // What a worker of another pid namespace executes can neither be seen dead nor ended here.
+        let visible = self.others.iter().filter(|other| other.is_visible).map(|other| &other.id);
+        let silent = heartbeats.look(state, visible.filter(|id| self.is_executed_by(id)), every);
+        self.theirs.iter().filter(|run| run.worker().is_some_and(|id| silent.contains(id))).collect()
     }
 
     /// Whether this worker executes anything.
@@ -107,7 +130,8 @@ impl Surveyor<'_> {
     pub(in crate::work) fn survey(&self) -> Result<Survey, RunError> {
         let found = self.runs.workers_and_runs()?;
         let now = self.runs.now().moment;
-        let mut survey = Survey::default();
+        let holders = found.runs.iter().filter_map(|run| Some(run.process()?.holder)).collect();
+        let mut survey = Survey { holders, ..Survey::default() };
         let mut dead: HashMap<WorkerId, WorkerRecord> = HashMap::new();
         let mut alive: HashSet<WorkerId> = HashSet::new();
         for worker in found.workers.into_iter().filter(|worker| !self.is_own(&worker.id)) {
@@ -119,7 +143,8 @@ impl Surveyor<'_> {
             }
             alive.insert(worker.id.clone());
             let is_visible = self.leases.probe().shares_pids_with(&worker.origin);
-            survey.others.push(OtherWorker { id: worker.id, is_pool: worker.jobs > 0, is_visible, exit });
+            let is_pool = worker.jobs > 0 && !(is_visible && process::is_stopped(worker.process));
+            survey.others.push(OtherWorker { id: worker.id, is_pool, is_visible, exit });
         }
         for run in found.runs {
             match run.worker() {
@@ -157,13 +182,19 @@ impl Surveyor<'_> {
             return;
         }
         let end = probe.watch_lock(holder);
-        let command = command_of(&run, worker.is_some_and(|one| probe.shares_pids_with(&one.origin)));
+        let shares_pids = worker.is_some_and(|one| probe.shares_pids_with(&one.origin));
+        let command = command_of(&run, shares_pids);
         let is_visible = command.is_some() || !probe.liveness_file().processes(holder).is_empty();
         // It may have ended since the first look.
         if is_visible || probe.liveness_file().look(holder) == LockState::Free {
             survey.abandoned.push(Abandoned { run, may_have_begun: true, command, is_alive: is_visible });
         } else {
             survey.ends.extend(end);
+            if shares_pids {
+                // Its lock may be on the way from the worker to the guardian.
+                let again = self.runs.now().moment.after(LOOK_AGAIN);
+                survey.look_again = Some(survey.look_again.map_or(again, |known| known.min(again)));
+            }
             survey.out_of_reach.push(run);
         }
     }
@@ -206,5 +237,5 @@ fn command_of(run: &Run, shares_pids: bool) -> Option<ProcessRef> {
     let recorded = run.process().and_then(|process| process.command).filter(|_| shares_pids);
     recorded
         .filter(|command| !matches!(process::watch(*command), Watch::Gone))
-        .or_else(|| tree::marked_leader(&mark(run)))
+        .or_else(|| tree::marked_leader(&mark(&run.id)))
 }

@@ -5,12 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Worker;
 use crate::runs::RunError;
 use crate::work::Wanted;
-use crate::work::heartbeat::Heartbeat;
+use crate::work::heartbeat::{Heartbeat, HeartbeatWatch};
 use lockkeeper_platform::signal::Signals;
 use lockkeeper_platform::{pipe, poll};
 
@@ -24,7 +24,7 @@ pub struct ControlListener {
 
 impl ControlListener {
     /// Begins to listen for a worker, and to rescue all runs. Runs that are over have their end when this returns. The
-    /// second signal cancels what is executed.
+    /// second signal cancels what is executed, the third one kills it.
     pub fn begin(worker: &Arc<Worker>, signals: Option<Signals>) -> Result<Self, RunError> {
         worker.rescuer.settle()?;
         Self::rescuing(worker, signals, Arc::new(|_| true))
@@ -74,6 +74,7 @@ fn listen(
 ) -> Result<(), RunError> {
     let mut changes = worker.runs.subscribe()?;
     let mut was_woken = false;
+    let mut heartbeats = HeartbeatWatch::default();
     loop {
         changes.reset(was_woken);
         let survey = worker.rescuer.survey()?;
@@ -84,11 +85,21 @@ fn listen(
                 let _ = worker.runs.cancel(&run.id, Some("the worker was stopped"));
             }
         }
+        if count.load(Ordering::SeqCst) > 2 {
+            worker.active.kill_all(&worker.events);
+        }
         let mut next = survey.look_again;
         if count.load(Ordering::SeqCst) == 0 {
             for one in survey.abandoned.iter().filter(|one| wanted(&one.run)) {
                 worker.rescuer.rescue_one(one, None)?;
             }
+            let every = worker.context.settings.heartbeat;
+            for run in survey.silent(worker.runs.folder(), &mut heartbeats, every) {
+                if wanted(run) {
+                    worker.rescuer.replace_worker(run)?;
+                }
+            }
+            worker.rescuer.end_stage_attempts(wanted)?;
             let due = worker.make_due_attempts(&survey, wanted)?;
             next = [next, due].into_iter().flatten().min();
         }
@@ -98,7 +109,9 @@ fn listen(
         descriptors.extend(changes.as_fd());
         let now = worker.runs.now().moment;
         let next = next.map(|at| at.since(now) + Duration::from_millis(1));
-        let limit = [next, changes.longest_sleep()].into_iter().flatten().min();
+        let silence = heartbeats.due(survey.others_are_busy(), worker.context.settings.heartbeat);
+        let silence = silence.map(|at| at.saturating_duration_since(Instant::now()));
+        let limit = [next, silence, changes.longest_sleep()].into_iter().flatten().min();
         let ready = poll::wait(&descriptors, limit).map_err(RunError::Machine)?;
         if ready.contains(0) {
             return Ok(());

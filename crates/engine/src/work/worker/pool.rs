@@ -41,6 +41,8 @@ struct Supervision<'s> {
     survey: Survey,
     /// Whether everything is to be stopped.
     is_stopping: bool,
+    /// Whether everything is to be killed, although its grace is not over.
+    is_killing: bool,
 }
 
 /// What a look at everything means.
@@ -52,7 +54,8 @@ enum Look {
 }
 
 impl Worker {
-    /// Executes what is queued, until a signal: the first one lets what runs come to its end, the second one stops it.
+    /// Executes what is queued, until a signal: the first one lets what runs come to its end, the second one stops it, the
+    /// third one kills what has not stopped yet.
     /// With `drain` it also ends once nothing is left to do.
     pub fn run(&self, signals: &Signals, drain: bool) -> Result<(), RunError> {
         let wake = Arc::new(WakePipe::new().map_err(RunError::Machine)?);
@@ -71,6 +74,7 @@ impl Worker {
             heartbeat: None,
             survey: Survey::default(),
             is_stopping: false,
+            is_killing: false,
         };
         let jobs = (1..=self.record.jobs).map(|number| Slot::new(Some(number)).map(|slot| (number, slot)));
         let jobs = jobs.collect::<Result<Vec<_>, _>>().map_err(RunError::Machine)?;
@@ -160,6 +164,10 @@ impl Worker {
             self.cancel_all(&watch.survey.ours, watch.wake);
         }
         self.active.forward(&watch.survey.ours, &self.runs)?;
+        // Those that were canceled just now are told to stop with the next look.
+        if watch.is_killing && watch.survey.ours.iter().all(|run| run.status() != Status::Running) {
+            self.active.kill_all(&self.events);
+        }
         self.rescuer.rescue_all(&watch.survey, &mut watch.heartbeats, watch.wake)?;
         if self.is_finished(watch)? {
             return Ok(Look::Finished);
@@ -197,7 +205,10 @@ impl Worker {
             self.events.publish(&WorkerEvent::Draining, None);
         } else if !watch.is_stopping {
             watch.is_stopping = true;
+            self.events.give_up_at(Instant::now() + self.grace());
             self.events.publish(&WorkerEvent::Stopping, None);
+        } else {
+            watch.is_killing = true;
         }
     }
 

@@ -9,7 +9,7 @@ use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::group::{Folders, GroupLock, Survey, WaitOptions};
 use lockkeeper_platform::exec::{Next, Spec, start};
-use lockkeeper_platform::flock::Waited;
+use lockkeeper_platform::flock::{Sharing, Waited};
 use lockkeeper_platform::holder_process;
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::wall_clock::epoch_seconds;
@@ -36,10 +36,34 @@ pub(super) struct DescriptorArgs {
     pid: Option<u32>,
 }
 
+/// Who else may have the lock at the same time.
+#[derive(clap::Args)]
+pub(super) struct SharingArgs {
+    /// Share the lock with others that share it, as `flock -s` does
+    #[arg(long)]
+    shared: bool,
+}
+
+impl SharingArgs {
+    fn sharing(&self) -> Sharing {
+        if self.shared { Sharing::Shared } else { Sharing::Exclusive }
+    }
+}
+
+#[derive(clap::Args)]
+pub(super) struct TryArgs {
+    #[command(flatten)]
+    descriptor: DescriptorArgs,
+    #[command(flatten)]
+    sharing: SharingArgs,
+}
+
 #[derive(clap::Args)]
 pub(super) struct AcquireArgs {
     #[command(flatten)]
     descriptor: DescriptorArgs,
+    #[command(flatten)]
+    sharing: SharingArgs,
     /// Wait at most this long [default: LOCK_TIMEOUT, else 300]
     #[arg(long, value_name = "S")]
     timeout: Option<String>,
@@ -62,6 +86,8 @@ pub(super) struct ExecArgs {
     /// Wait at most this long [default: LOCK_TIMEOUT, else 300]
     #[arg(long, value_name = "S")]
     timeout: Option<String>,
+    #[command(flatten)]
+    sharing: SharingArgs,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -76,7 +102,7 @@ pub(super) struct PathArgs {
 
 pub(super) fn path(context: &Context, folders: &Folders, args: &PathArgs) -> Result<Exit, Report> {
     let lock = GroupLock::open(folders, &group_id(&args.group)?)?;
-    warn_of_fallback(&lock);
+    warn_of_fallback(context, &lock);
     match context.json {
         true => print::json(&json!({ "group": args.group, "path": lock.path() })),
         false => print::data(&lock.path().display().to_string()),
@@ -86,9 +112,9 @@ pub(super) fn path(context: &Context, folders: &Folders, args: &PathArgs) -> Res
 
 pub(super) fn acquire(context: &Context, folders: &Folders, args: &AcquireArgs) -> Result<Exit, Report> {
     let timeout = setting(args.timeout.as_deref(), "LOCK_TIMEOUT", DEFAULT_TIMEOUT)?;
-    let mut lock = open(folders, &args.descriptor)?;
+    let mut lock = open(context, folders, &args.descriptor)?.sharing(args.sharing.sharing());
     let pid = registered_pid(&lock, args.descriptor.pid)?;
-    match obtain(&mut lock, folders, timeout, pid)? {
+    match obtain(context, &mut lock, folders, timeout, pid)? {
         Obtained::Locked => {
             print_acquired(context, &lock, pid, Some(args.descriptor.fd));
             Ok(Exit::Done)
@@ -97,12 +123,9 @@ pub(super) fn acquire(context: &Context, folders: &Folders, args: &AcquireArgs) 
     }
 }
 
-pub(super) fn try_acquire(
-    context: &Context,
-    folders: &Folders,
-    args: &DescriptorArgs,
-) -> Result<Exit, Report> {
-    let mut lock = open(folders, args)?;
+pub(super) fn try_acquire(context: &Context, folders: &Folders, args: &TryArgs) -> Result<Exit, Report> {
+    let TryArgs { descriptor: args, sharing } = args;
+    let mut lock = open(context, folders, args)?.sharing(sharing.sharing());
     let pid = registered_pid(&lock, args.pid)?;
     if !lock.try_acquire(folders)? {
         let message = format!("refused: group {} is held by {}", lock.group(), held_by(&lock));
@@ -111,7 +134,7 @@ pub(super) fn try_acquire(
             .with_context("group", args.group.as_str())
             .with_context("holders", holders(&lock)));
     }
-    warn_of_registry(lock.register(pid, epoch_seconds()));
+    warn_of_registry(context, lock.register(pid, epoch_seconds()));
     print_acquired(context, &lock, pid, Some(args.fd));
     Ok(Exit::Done)
 }
@@ -131,19 +154,17 @@ pub(super) fn release(context: &Context, folders: &Folders, args: &ReleaseArgs) 
     let mut status = "released";
     if args.on_close {
         let (left, written) = lock.release_on_close(pid, parent(), epoch_seconds());
-        warn_of_registry(written);
+        warn_of_registry(context, written);
         if let Some(holder) = left.first() {
             status = "held";
-            print::talk(&format!(
-                "group {group} stays locked until process {} (`{}`) ends, which inherited the lock; \
-                 start such a process with `{fd}>&-`",
-                holder.process.pid,
-                table::plain(&holder.command)
-            ));
+            let (pid, fd) = (holder.process.pid.to_string(), fd.to_string());
+            let command = table::plain(&holder.command);
+            let values = [("group", group.as_str()), ("pid", &pid), ("command", &command), ("fd", &fd)];
+            print::talk(&context.say("group.stays", &values));
         }
     } else {
         let unwritten = lock.release(pid, epoch_seconds())?;
-        warn_of_registry(unwritten.map_or(Ok(()), Err));
+        warn_of_registry(context, unwritten.map_or(Ok(()), Err));
     }
     if context.json {
         print::json(&json!({ "status": status, "group": group, "pid": pid, "fd": fd }));
@@ -151,12 +172,12 @@ pub(super) fn release(context: &Context, folders: &Folders, args: &ReleaseArgs) 
     Ok(Exit::Done)
 }
 
-pub(super) fn exec(folders: &Folders, args: ExecArgs) -> Result<Exit, Report> {
+pub(super) fn exec(context: &Context, folders: &Folders, args: ExecArgs) -> Result<Exit, Report> {
     let timeout = setting(args.timeout.as_deref(), "LOCK_TIMEOUT", DEFAULT_TIMEOUT)?;
-    let mut lock = GroupLock::open(folders, &group_id(&args.group)?)?;
-    warn_of_fallback(&lock);
+    let mut lock = GroupLock::open(folders, &group_id(&args.group)?)?.sharing(args.sharing.sharing());
+    warn_of_fallback(context, &lock);
     let pid = std::process::id();
-    match obtain(&mut lock, folders, timeout, pid)? {
+    match obtain(context, &mut lock, folders, timeout, pid)? {
         Obtained::Locked => {}
         Obtained::Interrupted(signal) => return Ok(print::interrupted(signal)),
     }
@@ -178,9 +199,9 @@ pub(super) fn exec(folders: &Folders, args: ExecArgs) -> Result<Exit, Report> {
         return ending.map(|_| Exit::Failed);
     }
     match lock.release(pid, epoch_seconds()) {
-        Ok(unwritten) => warn_of_registry(unwritten.map_or(Ok(()), Err)),
+        Ok(unwritten) => warn_of_registry(context, unwritten.map_or(Ok(()), Err)),
         // The end of this process frees the lock.
-        Err(error) => print::report(&Report::from(error), false),
+        Err(error) => print::report(&Report::from(error), false, context.language()),
     }
     ending.map(print::pass_on)
 }
@@ -191,7 +212,13 @@ enum Obtained {
 }
 
 /// Waits for the lock, and writes the result into the registry.
-fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) -> Result<Obtained, Report> {
+fn obtain(
+    context: &Context,
+    lock: &mut GroupLock,
+    folders: &Folders,
+    timeout: Duration,
+    pid: u32,
+) -> Result<Obtained, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT])
         .map_err(OpenError::Machine)?;
     let since = epoch_seconds();
@@ -199,13 +226,14 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
         until: Instant::now().checked_add(timeout),
         interrupts: &[signals.as_fd()],
         after: (REPORT_AFTER, &mut |lock: &GroupLock| {
-            print::talk(&format!("waiting for group {}, held by {}", lock.group(), held_by(lock)));
-            warn_of_deadlock(folders, lock);
+            let values = [("group", lock.group().as_str()), ("holder", &held_by(lock))];
+            print::talk(&context.say("group.waiting", &values));
+            warn_of_deadlock(context, folders, lock);
         }),
     };
     match lock.acquire(folders, patience)? {
         Waited::Locked => {
-            warn_of_registry(lock.register(pid, epoch_seconds()));
+            warn_of_registry(context, lock.register(pid, epoch_seconds()));
             Ok(Obtained::Locked)
         }
         Waited::Interrupted => {
@@ -213,7 +241,7 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
             Ok(Obtained::Interrupted(taken.first().copied().unwrap_or(Signal::TERM)))
         }
         Waited::TimedOut => {
-            warn_of_registry(lock.register_timeout(pid, since, epoch_seconds()));
+            warn_of_registry(context, lock.register_timeout(pid, since, epoch_seconds()));
             let message = format!(
                 "timeout: group {} was held by {} for {}",
                 lock.group(),
@@ -231,17 +259,18 @@ fn obtain(lock: &mut GroupLock, folders: &Folders, timeout: Duration, pid: u32) 
 }
 
 /// Warns if this wait is part of a deadlock. The last process of the cycle that begins to wait sees all of it.
-fn warn_of_deadlock(folders: &Folders, lock: &GroupLock) {
+fn warn_of_deadlock(context: &Context, folders: &Folders, lock: &GroupLock) {
     let cycles = Survey::take(folders, epoch_seconds()).map(|survey| survey.cycles()).unwrap_or_default();
     let own = cycles.iter().find(|cycle| cycle.iter().any(|group| group == lock.group().as_str()));
     if let Some(cycle) = own {
-        print::talk(&format!("warning: deadlock: {}", table::plain(&super::recovery::describe(cycle))));
+        let cycle = table::plain(&super::recovery::describe(cycle));
+        print::talk(&context.say("group.deadlock", &[("cycle", &cycle)]));
     }
 }
 
-fn open(folders: &Folders, args: &DescriptorArgs) -> Result<GroupLock, Report> {
+fn open(context: &Context, folders: &Folders, args: &DescriptorArgs) -> Result<GroupLock, Report> {
     let lock = GroupLock::on_descriptor(folders, &group_id(&args.group)?, args.fd)?;
-    warn_of_fallback(&lock);
+    warn_of_fallback(context, &lock);
     Ok(lock)
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Subcommand;
+use lockkeeper_engine::messages::{Language, Phrases};
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::group::{Folders, MonitorLock};
@@ -115,8 +116,8 @@ pub(in crate::cli) struct Monitor {
 impl Monitor {
     /// Starts the monitor, unless one runs already or there is no lock folder. If it cannot be started, the run continues
     /// without it: its own leases do not need it.
-    pub(in crate::cli) fn begin() -> Self {
-        let folders = Folders::from_variables(&|name| std::env::var_os(name));
+    pub(in crate::cli) fn begin(context: &Context) -> Self {
+        let folders = super::folders(context);
         let start = || -> Result<Option<Child>, Report> {
             let Some(mut lock) = MonitorLock::take(&folders)? else { return Ok(None) };
             let interval = Every { interval: None, along_with: None }.span()?;
@@ -186,9 +187,11 @@ fn run_monitor(folders: &Folders, every: &Every) -> Result<Exit, Report> {
         // Leaves the session of the terminal. The leader of a process group cannot do that, and does not need to.
         let _ = process::start_session();
     }
+    // A log is English: it may be read by others than the user who started the monitor.
+    let english = Phrases::load(Language::En);
     loop {
         match recovery::check(folders) {
-            Ok(checked) => checked.lines().iter().for_each(|line| log(line)),
+            Ok(checked) => checked.lines(&english).iter().for_each(|line| log(line)),
             Err(report) => log(&report.to_string()),
         }
         // A clean-up of /tmp may remove the folder. Then the monitor is not needed any more.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper_core::time::format_span;
+use lockkeeper_engine::messages::Phrases;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::group::{self, Cleanup, Cycle, Finding, Folders, Liveness, Survey};
 use lockkeeper_formats::registry::Entry;
@@ -52,20 +53,18 @@ pub(super) fn check(folders: &Folders) -> Result<Checked, Report> {
 
 impl Checked {
     /// Messages for the user, one line each.
-    pub(super) fn lines(&self) -> Vec<String> {
-        let stale = self.stale.iter().map(|finding| {
-            let entry = &finding.entry;
-            let age = format_span(finding.age);
-            format!(
-                "warning: Stale lock detected: group {}, process {} has it for {age}",
-                entry.group, entry.pid
-            )
-        });
-        let cleaned = self.swept.orphans.iter().map(|entry| {
-            format!("group {}: process {} died: TIMEOUT, then ORPHAN_CLEANED", entry.group, entry.pid)
-        });
-        let deadlocks = self.cycles.iter().map(|cycle| format!("deadlock: {}", describe(cycle)));
-        stale.chain(cleaned).chain(deadlocks).map(|line| table::plain(&line)).collect()
+    pub(super) fn lines(&self, phrases: &Phrases) -> Vec<String> {
+        let about = |key: &str, entry: &Entry, age: &str| {
+            let (group, pid) = (table::plain(&entry.group), entry.pid.to_string());
+            phrases.fill(key, &[("group", &group), ("pid", &pid), ("age", age)])
+        };
+        let stale = self.stale.iter();
+        let stale = stale.map(|finding| about("group.stale", &finding.entry, &format_span(finding.age)));
+        let cleaned = self.swept.orphans.iter().map(|entry| about("group.timeout", entry, ""));
+        let deadlocks = self.cycles.iter();
+        let deadlocks =
+            deadlocks.map(|cycle| phrases.fill("group.cycle", &[("cycle", &table::plain(&describe(cycle)))]));
+        stale.chain(cleaned).chain(deadlocks).collect()
     }
 }
 
@@ -78,8 +77,8 @@ pub(super) fn check_deadlock(context: &Context, folders: &Folders) -> Result<Exi
     let orphans: Vec<Value> = checked.swept.orphans.iter().map(entry).collect();
     let stale: Vec<Value> = checked.stale.iter().map(finding).collect();
     if !context.json {
-        checked.lines().iter().for_each(|line| print::talk(line));
-        warn_of_malformed(&checked.survey);
+        checked.lines(context.phrases()).iter().for_each(|line| print::talk(line));
+        warn_of_malformed(context, &checked.survey);
     }
     if let Some(first) = checked.cycles.first() {
         let message = format!("deadlock: {}", describe(first));
@@ -95,7 +94,7 @@ pub(super) fn check_deadlock(context: &Context, folders: &Folders) -> Result<Exi
     if context.json {
         print::json(&json!({ "deadlocks": [], "stale": stale, "cleaned": orphans }));
     } else {
-        print::talk("no deadlock: every wait can end");
+        print::talk(&context.say("group.no_deadlock", &[]));
     }
     Ok(Exit::Done)
 }
@@ -113,20 +112,24 @@ pub(super) fn clean_up(context: &Context, folders: &Folders) -> Result<Exit, Rep
         return Ok(Exit::Done);
     }
     for orphan in &swept.orphans {
-        print::data(&format!("{}: process {} died: ORPHAN_CLEANED", table::plain(&orphan.group), orphan.pid));
-    }
-    for closed in &swept.closed {
-        print::data(&format!("{}: process {} closed it: RELEASED", table::plain(&closed.group), closed.pid));
-    }
-    for still in &still {
-        print::talk(&format!(
-            "group {} is still locked: {} inherited the lock and holds it until it ends",
-            table::plain(&still.group),
-            still.holders()
+        print::data(&context.say(
+            "group.orphan",
+            &[("group", &table::plain(&orphan.group)), ("pid", &orphan.pid.to_string())],
         ));
     }
-    warn_of_malformed(&survey);
-    print::talk(&format!("{} cleaned up", swept.orphans.len() + swept.closed.len()));
+    for closed in &swept.closed {
+        print::data(&context.say(
+            "group.closed",
+            &[("group", &table::plain(&closed.group)), ("pid", &closed.pid.to_string())],
+        ));
+    }
+    for still in &still {
+        let values = [("group", &*table::plain(&still.group)), ("holders", &*still.holders())];
+        print::talk(&context.say("group.inherited", &values));
+    }
+    warn_of_malformed(context, &survey);
+    let count = (swept.orphans.len() + swept.closed.len()).to_string();
+    print::talk(&context.say("group.cleaned", &[("count", &count)]));
     Ok(Exit::Done)
 }
 
@@ -179,14 +182,12 @@ pub(super) fn force_release_all(
             ));
         }
         for still in &still {
-            print::talk(&format!(
-                "warning: group {} stays locked: {} holds the kernel lock, and only its end frees it{}",
-                table::plain(&still.group),
-                still.holders(),
-                if args.kill { "" } else { " (--kill ends it)" }
-            ));
+            let key = if args.kill { "group.stays_locked" } else { "group.stays_locked_kill" };
+            let values = [("group", &*table::plain(&still.group)), ("holders", &*still.holders())];
+            print::talk(&context.say(key, &values));
         }
-        print::talk(&format!("{} marked as released in the registry", swept.forced.len()));
+        let count = swept.forced.len().to_string();
+        print::talk(&context.say("group.released", &[("count", &count)]));
     }
     let failed = ended.iter().any(|(_, failure)| failure.is_some());
     Ok(if failed { Exit::Failed } else { Exit::Done })

@@ -26,19 +26,23 @@ pub(super) fn run(context: &Context, folders: &Folders) -> Result<Exit, Report> 
         }));
         return Ok(Exit::Done);
     }
-    print::out(&as_text(folders, &survey));
-    warn_of_malformed(&survey);
+    print::out(&as_text(context, folders, &survey));
+    warn_of_malformed(context, &survey);
     match monitor {
-        Some(monitor) => print::talk(&format!("deadlock_monitor runs as process {}", monitor.process.pid)),
-        None => print::talk("no deadlock_monitor runs: `lockkeeper group monitor start` starts it"),
+        Some(monitor) => {
+            let pid = monitor.process.pid.to_string();
+            print::talk(&context.say("group.monitor_runs", &[("pid", &pid)]));
+        }
+        None => print::talk(&context.say("group.no_monitor", &[])),
     }
     Ok(Exit::Done)
 }
 
 /// Warns about lines of the registry that cannot be parsed. They are never removed.
-pub(super) fn warn_of_malformed(survey: &Survey) {
+pub(super) fn warn_of_malformed(context: &Context, survey: &Survey) {
     for (file, line, text) in &survey.malformed {
-        print::talk(&format!("warning: {} line {line} cannot be parsed and is kept: {text}", file.display()));
+        let (file, line) = (file.display().to_string(), line.to_string());
+        print::talk(&context.say("group.bad_line", &[("file", &file), ("line", &line), ("text", text)]));
     }
 }
 
@@ -80,9 +84,10 @@ fn as_json(group: &Group) -> Value {
     })
 }
 
-fn as_text(folders: &Folders, survey: &Survey) -> String {
+fn as_text(context: &Context, folders: &Folders, survey: &Survey) -> String {
     if survey.groups.is_empty() {
-        return format!("no group was ever locked in {}\n", folders.first().display());
+        let folder = folders.first().display().to_string();
+        return context.say("group.none", &[("folder", &folder)]) + "\n";
     }
     let rows: Vec<Vec<String>> = survey.groups.iter().map(row).collect();
     table::table(&["GROUP", "STATE", "HELD BY", "FOR", "WAITING", "REGISTRY"], &rows)

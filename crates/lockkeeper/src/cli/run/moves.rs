@@ -1,8 +1,8 @@
-//! `run claim`, `mark`, `cancel` and `retry`.
+//! `run claim`, `mark`, `cancel`, `retry` and `answer`.
 
 use std::os::fd::AsFd;
 
-use lockkeeper_core::id::WorkerId;
+use lockkeeper_core::id::{RunId, WorkerId};
 use lockkeeper_core::run::transition::Mark;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_engine::open::OpenError;
@@ -56,6 +56,15 @@ pub(super) struct CancelArgs {
     reason: Option<String>,
 }
 
+#[derive(clap::Args)]
+pub(super) struct AnswerArgs {
+    #[command(flatten)]
+    which: Which,
+    /// The answer
+    #[arg(value_name = "TEXT")]
+    text: String,
+}
+
 pub(super) fn claim(context: &Context, args: &ClaimArgs) -> Result<Exit, Report> {
     let worker: WorkerId = args.worker.parse()?;
     let (runs, run) = args.which.find(context)?;
@@ -95,13 +104,24 @@ pub(super) fn retry(context: &Context, which: &Which) -> Result<Exit, Report> {
         settle(context, &runs, latest)?;
     }
     let again = runs.run_again(&run.request)?;
+    print_queued(context, &run, &again);
+    Ok(Exit::Done)
+}
+
+pub(super) fn answer(context: &Context, args: &AnswerArgs) -> Result<Exit, Report> {
+    let (runs, run) = args.which.find(context)?;
+    let again = runs.answer(&run.request, &args.text)?;
+    print_queued(context, &run, &again);
+    Ok(Exit::Done)
+}
+
+fn print_queued(context: &Context, run: &Run, again: &RunId) {
     if context.json {
         print::json(&json!({ "request_id": run.request.as_str(), "run_id": again.as_str() }));
     } else {
         print::talk(&format!("queued again: {}", table::plain(run.request.as_str())));
         print::data(&format!("{}\t{again}", run.request));
     }
-    Ok(Exit::Done)
 }
 
 /// Brings a run to its end if it is over, or canceled, and no worker is there to say so. Returns the run as it is then.

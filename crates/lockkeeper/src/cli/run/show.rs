@@ -2,14 +2,14 @@
 
 use lockkeeper_core::secret::shown_command;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::{RunDetail, StoredEvent};
+use lockkeeper_engine::runs::{RunDetail, StoredEvent, short_id};
 use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunView, time};
 use serde::Serialize;
 use serde_json::json;
 
 use super::Which;
 use crate::cli::context::Context;
-use crate::cli::runs::rows::{age, leases_for, status, why};
+use crate::cli::runs::rows::{age, has_failed, leases_for, status, why};
 use crate::cli::{print, table};
 
 #[derive(clap::Args)]
@@ -52,11 +52,12 @@ pub(super) fn run(context: &Context, which: &Which) -> Result<Exit, Report> {
         return Ok(Exit::Done);
     }
     let why = why(&view.run, request, view.blocked.as_ref(), leases.as_ref(), now);
-    print::out(&as_text(&view, &why, &age(&view.run, now), &log));
+    let last_line = has_failed(&view.run).then(|| runs.folder_of(&view.run.id).last_line()).flatten();
+    print::out(&as_text(&view, &why, &age(&view.run, now), &log, last_line.as_deref()));
     Ok(Exit::Done)
 }
 
-fn as_text(view: &RunDetail, why: &str, age: &str, log: &str) -> String {
+fn as_text(view: &RunDetail, why: &str, age: &str, log: &str, last_line: Option<&str>) -> String {
     let (run, request) = (&view.run, &view.request.request);
     let mut lines = vec![
         ("run", run.id.to_string()),
@@ -66,6 +67,10 @@ fn as_text(view: &RunDetail, why: &str, age: &str, log: &str) -> String {
     ];
     if !why.is_empty() {
         lines.push(("why", why.to_owned()));
+    }
+    lines.extend(last_line.map(|line| ("last line", table::plain(line))));
+    if has_failed(run) {
+        lines.push(("output", format!("`lockkeeper run logs {}` prints it", short_id(run.id.as_str()))));
     }
     lines.push(("attempt", format!("{} of {}", run.attempt(), request.retry.limit + 1)));
     lines.extend(run.worker().as_ref().map(|worker| ("worker", format!("{worker}, claim {}", run.claim()))));

@@ -1,7 +1,7 @@
 //! `run wait`: waits for the end of a run, then exits as its command did.
 
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::{RequestId, RunId};
 use lockkeeper_core::run::transition::NEEDS_INPUT_CODE;
@@ -16,7 +16,11 @@ use serde_json::json;
 
 use super::Which;
 use crate::cli::context::Context;
+use crate::cli::runs::rows::{age, leases_for, why};
 use crate::cli::{print, rescue};
+
+/// After this long, the command says what it waits for.
+const SILENT_FOR: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 #[command(
@@ -49,10 +53,17 @@ pub(in crate::cli) fn wait_for(
 ) -> Result<Exit, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let found = runs.show(id)?.run;
-    let rescue = (!found.status().is_terminal()).then(|| rescue::watch(context, runs, &found)).transpose()?;
-    let run = runs.wait_until(id, until, Some(signals.as_fd()), |run| {
-        run.status().is_terminal() || failed_before(runs, run).is_some()
-    })?;
+    // Who cannot write here leaves that to others.
+    let looks_after = !found.status().is_terminal() && !runs.is_read_only();
+    let rescue = looks_after.then(|| rescue::watch(context, runs, &found)).transpose()?;
+    let is_over = |run: &Run| run.status().is_terminal() || failed_before(runs, run).is_some();
+    let talks_at = Instant::now() + SILENT_FOR;
+    let first = until.map_or(talks_at, |until| until.min(talks_at));
+    let mut run = runs.wait_until(id, Some(first), Some(signals.as_fd()), is_over)?;
+    if !is_over(&run) && talks_at <= Instant::now() {
+        print::talk(&format!("waiting for run {}: {}", run.id, state_of(context, runs, &run)?));
+        run = runs.wait_until(id, until, Some(signals.as_fd()), is_over)?;
+    }
     drop(rescue);
     if let Some(failed) = failed_before(runs, &run) {
         return Err(never_starts(&run, &failed));
@@ -78,6 +89,24 @@ pub(in crate::cli) fn wait_for(
         print::talk(&format!("{} failed: {reason} {code}", run.id));
     }
     end
+}
+
+/// What a run does or waits for, in one line.
+fn state_of(context: &Context, runs: &Runs, run: &Run) -> Result<String, Report> {
+    let (view, now) = (runs.show(&run.id)?, runs.now().moment);
+    let request = &view.request.request;
+    let leases = leases_for(context, std::iter::once((&view.run, request)))?;
+    let mut state = format!("{} for {}", view.run.status(), age(&view.run, now));
+    let why = why(&view.run, request, view.blocked.as_ref(), leases.as_ref(), now);
+    if let Some(worker) = runs.stopped_worker(&view.run)? {
+        let pid = worker.pid;
+        state += &format!(
+            "; its worker, process {pid}, is stopped: `kill -CONT {pid}` lets it go on, and otherwise it is replaced"
+        );
+    } else if !why.is_empty() {
+        state += &format!("; {why}");
+    }
+    Ok(state)
 }
 
 /// The requests that keep a queued run from ever starting. A store that fails says nothing.
@@ -122,7 +151,7 @@ fn end_of(run: &Run) -> Result<Exit, Report> {
             Some(code) => Ok(Exit::Command(code)),
         },
         Status::TimedOut => refused("TIMED_OUT", "took too long"),
-        Status::Canceled => refused("CANCELED", "was called off"),
+        Status::Canceled => refused("CANCELED", "was canceled"),
         Status::Rejected => refused("REJECTED", "was refused"),
     }
 }

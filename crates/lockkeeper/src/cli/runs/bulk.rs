@@ -100,7 +100,7 @@ impl Which {
 fn act(context: &Context, which: &Which, confirmation: &Confirmation, bulk: &Bulk) -> Result<Exit, Report> {
     let filter = which.filter()?;
     let Some(runs) = context.existing_runs()? else {
-        return tell(
+        return print_result(
             context,
             &Forecast { matched: 0, movable: 0, newest: None },
             &Done::default(),
@@ -110,7 +110,7 @@ fn act(context: &Context, which: &Which, confirmation: &Confirmation, bulk: &Bul
     runs.expire()?;
     let forecast = runs.forecast(bulk, &filter)?;
     if confirmation.dry_run {
-        return tell(context, &forecast, &Done::default(), true);
+        return print_result(context, &forecast, &Done::default(), true);
     }
     if !confirmation.yes {
         let (matched, movable) = (forecast.matched, forecast.movable);
@@ -118,7 +118,7 @@ fn act(context: &Context, which: &Which, confirmation: &Confirmation, bulk: &Bul
             .with_hint("if you are sure, add --yes; --dry-run only counts"));
     }
     let done = all(&runs, bulk, RequestFilter { newest: forecast.newest.clone(), ..filter })?;
-    tell(context, &forecast, &done, false)
+    print_result(context, &forecast, &done, false)
 }
 
 /// Changes all matching requests, batch after batch.
@@ -137,7 +137,7 @@ fn all(runs: &Runs, bulk: &Bulk, mut filter: RequestFilter) -> Result<Done, Repo
 }
 
 /// Prints one line for each change on stdout, and the totals on stderr.
-fn tell(context: &Context, forecast: &Forecast, done: &Done, dry_run: bool) -> Result<Exit, Report> {
+fn print_result(context: &Context, forecast: &Forecast, done: &Done, dry_run: bool) -> Result<Exit, Report> {
     let (moved, refused) = match dry_run {
         true => (forecast.movable, forecast.matched - forecast.movable),
         false => (done.moved.len() as u64, done.refused.len() as u64),

@@ -99,6 +99,11 @@ pub(in crate::cli) fn why(
     table::plain(&parts.join("; "))
 }
 
+/// Whether a run ended badly: then its last line of output is shown.
+pub(in crate::cli) fn has_failed(run: &Run) -> bool {
+    matches!(run.status(), Status::Failed | Status::TimedOut)
+}
+
 /// How long a run has been in its status, or how long it took.
 pub(in crate::cli) fn age(run: &Run, now: Moment) -> String {
     let from = run.started_at().filter(|_| run.status() != Status::Queued).unwrap_or(run.queued_at);

@@ -1,6 +1,7 @@
 //! How clients of `serve` get in: the token, the Unix socket, the link for a browser.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use lockkeeper_engine::open::OpenError;
@@ -13,9 +14,6 @@ use serde_json::json;
 use super::Args;
 use crate::cli::context::Context;
 use crate::cli::print;
-
-/// The file of the token in the state folder.
-const TOKEN_FILE: &str = "server.token";
 
 /// Refuses `--no-token` where it is too dangerous, before anything is made or claimed.
 pub(super) fn check_no_token(args: &Args) -> Result<(), Report> {
@@ -32,8 +30,18 @@ pub(super) fn check_no_token(args: &Args) -> Result<(), Report> {
 
 /// The file of the token; none without a token.
 pub(super) fn token_file(context: &Context, args: &Args) -> Option<PathBuf> {
-    let default = || context.location.state.join(TOKEN_FILE);
+    let default = || context.location.state.join(token_name(&context.location.state));
     (!args.no_token).then(|| args.token_file.clone().unwrap_or_else(default))
+}
+
+/// The name of the token file in the state folder. Somebody else than the owner of the folder (root, a member of its group) has a file
+/// of its own: the token lets its reader run commands as the user of the server.
+fn token_name(state: &Path) -> String {
+    let own = geteuid().as_raw();
+    match std::fs::metadata(state) {
+        Ok(folder) if folder.uid() != own => format!("server-{own}.token"),
+        Ok(_) | Err(_) => "server.token".to_owned(),
+    }
 }
 
 /// The Unix socket for programs. A server without one still serves its port.

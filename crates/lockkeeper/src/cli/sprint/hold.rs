@@ -10,7 +10,7 @@ use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::sprint::{Call, Status, release_held};
 use lockkeeper_platform::exec::{Ending, Next, Spec, replace_process, start};
 
-use super::{Args, Done, exit, input};
+use super::{Args, Done, exit, hint_line, input, problem_line};
 use crate::cli::context::Context;
 use crate::cli::print;
 
@@ -42,11 +42,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
             .with_hint("the command may still run; it holds the lock while it does")
     })?;
-    give_back(&call, pid, ending)
+    give_back(context, &call, pid, ending)
 }
 
 /// Removes the lock after the end of the command.
-fn give_back(call: &Call, pid: u32, ending: Ending) -> Result<Exit, Report> {
+fn give_back(context: &Context, call: &Call, pid: u32, ending: Ending) -> Result<Exit, Report> {
     match release_held(call, pid) {
         Ok(true) => Ok(print::pass_on(ending)),
         // A failure may mean that the lock was never taken. The second process has said so.
@@ -59,8 +59,8 @@ fn give_back(call: &Call, pid: u32, ending: Ending) -> Result<Exit, Report> {
         .with_hint("another sprint may have started meanwhile: `lockkeeper sprint check` shows it")),
         // The process of the lock is gone, so it is a zombie.
         Err(problem) => {
-            print::talk(&problem.line());
-            print::talk(&format!("hint: {}", problem.hint()));
+            print::talk(&problem_line(context, &problem));
+            print::talk(&hint_line(context, &problem));
             Ok(print::pass_on(ending))
         }
     }
@@ -73,7 +73,7 @@ fn become_command(context: &Context, args: &Args) -> Result<Exit, Report> {
     if done.answer.status != Status::Acquired {
         return Ok(refused(context, &done));
     }
-    done.print_problems();
+    done.print_problems(context);
     let mut command = args.command.iter().cloned();
     let error = replace_process(command.next().unwrap_or_default(), command);
     // The lock of this process is a zombie soon, even if it cannot be removed here.
@@ -98,7 +98,7 @@ fn arguments(context: &Context, args: &Args) -> Vec<OsString> {
             words.push(word);
         }
     };
-    flag("--lang", context.config.text("lang").map(Into::into));
+    flag("--lang", Some(context.language().code().into()));
     flag("--project-root", args.project_root.clone().map(Into::into));
     flag("--session-id", args.session_id.clone().map(Into::into));
     flag("--epic-spec", args.epic_spec.clone().map(Into::into));

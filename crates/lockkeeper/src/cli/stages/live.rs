@@ -1,28 +1,49 @@
-//! Progress of a phase: a bar for each group on a terminal, a line for each event elsewhere.
+//! Progress of a phase: totals and a bar for each group on a terminal, a line for each event elsewhere.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
 use lockkeeper_core::plan::{GroupState, Progress};
 use lockkeeper_core::time::format_span;
+use lockkeeper_engine::messages::Phrases;
 use lockkeeper_engine::stages::PhaseEvent;
 use lockkeeper_platform::terminal::Size;
 use lockkeeper_stages::PhasePlan;
 
 use super::run::word;
+use crate::cli::context::Context;
 use crate::cli::{print, table};
 
 /// The width of a bar in characters.
 const BAR: usize = 20;
 
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// The colour of a group.
+fn style_of(state: GroupState) -> Style {
+    match state {
+        GroupState::Waiting => DIM,
+        GroupState::Running => AnsiColor::Cyan.on_default(),
+        GroupState::Succeeded => AnsiColor::Green.on_default(),
+        GroupState::Failed => AnsiColor::Red.on_default().bold(),
+        GroupState::Skipped => AnsiColor::Yellow.on_default(),
+    }
+}
+
 /// Progress display of a phase, on stderr.
 pub(super) struct Live<'p> {
+    phrases: &'p Phrases,
     plan: &'p PhasePlan,
     quiet: bool,
     on_terminal: bool,
     groups: Vec<View>,
     /// How many lines of the display are above the cursor.
     drawn: usize,
+    in_colour: bool,
+    began: Instant,
 }
 
 #[derive(Default)]
@@ -34,11 +55,13 @@ struct View {
 }
 
 impl<'p> Live<'p> {
-    pub(super) fn new(quiet: bool, plan: &'p PhasePlan) -> Self {
+    pub(super) fn new(context: &'p Context, plan: &'p PhasePlan) -> Self {
+        let (quiet, phrases) = (context.json, &**context.phrases());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let on_terminal = !quiet && std::io::stderr().is_terminal() && !dumb;
         let groups = plan.groups.iter().map(|_| View::default()).collect();
-        Self { plan, quiet, on_terminal, groups, drawn: 0 }
+        let in_colour = AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
+        Self { phrases, plan, quiet, on_terminal, groups, drawn: 0, in_colour, began: Instant::now() }
     }
 
     /// Shows an event, and the state of every group.
@@ -81,10 +104,16 @@ impl<'p> Live<'p> {
 
     fn apply(&mut self, event: &PhaseEvent) {
         match event {
-            PhaseEvent::GroupWaiting { group, why } => {
+            PhaseEvent::GroupWaiting { group, why, limit } => {
+                let note = match limit.map(format_span) {
+                    Some(limit) => {
+                        self.phrases.fill("stages.note_waits_at_most", &[("limit", &limit), ("why", why)])
+                    }
+                    None => self.phrases.fill("stages.note_waits", &[("why", why)]),
+                };
                 let view = &mut self.groups[*group];
                 view.started.get_or_insert_with(Instant::now);
-                view.note = format!("waits: {why}");
+                view.note = note;
             }
             PhaseEvent::GroupStarted { group, .. } => {
                 let view = &mut self.groups[*group];
@@ -102,52 +131,114 @@ impl<'p> Live<'p> {
     }
 
     fn line(&self, event: &PhaseEvent) -> String {
-        let id = |index: &usize| table::plain(self.plan.id(*index));
+        let about = |key: &str, group: &usize, more: &[(&str, &str)]| {
+            let id = table::plain(self.plan.id(*group));
+            self.phrases.fill(key, &[&[("group", id.as_str())], more].concat())
+        };
         match event {
-            PhaseEvent::GroupWaiting { group, why } => format!("{}: waits, {}", id(group), table::plain(why)),
-            PhaseEvent::GroupStarted { group, .. } => format!("{}: began", id(group)),
-            PhaseEvent::AgentEnded { group, agent, run } => {
-                format!("{}: {} {}", id(group), table::plain(agent), run.status())
+            PhaseEvent::GroupWaiting { group, why, limit } => {
+                let why = table::plain(why);
+                match limit.map(format_span) {
+                    Some(limit) => about("stages.waits_at_most", group, &[("limit", &limit), ("why", &why)]),
+                    None => about("stages.waits", group, &[("why", &why)]),
+                }
             }
-            PhaseEvent::GroupEnded { group, state, why } => {
-                let why = why.as_ref().map_or_else(String::new, |why| format!(", {}", table::plain(why)));
-                format!("{}: {}{why}", id(group), word(*state))
+            PhaseEvent::GroupStarted { group, .. } => about("stages.began", group, &[]),
+            PhaseEvent::AgentEnded { group, agent, run } => {
+                let (agent, status) = (table::plain(agent), run.status().to_string());
+                about("stages.agent", group, &[("agent", &agent), ("status", &status)])
+            }
+            PhaseEvent::GroupEnded { group, state, why: Some(why) } => {
+                about("stages.ended_why", group, &[("state", word(*state)), ("why", &table::plain(why))])
+            }
+            PhaseEvent::GroupEnded { group, state, why: None } => {
+                about("stages.ended", group, &[("state", word(*state))])
             }
             PhaseEvent::Downgraded { rule, what, why } => {
-                format!("rule {}: {}, because {}", table::plain(rule), table::plain(what), table::plain(why))
+                let [rule, what, why] = [rule, what, why].map(|text| table::plain(text));
+                let values = [("rule", &*rule), ("what", &*what), ("why", &*why)];
+                self.phrases.fill("stages.downgraded", &values)
             }
-            PhaseEvent::Tuned { slots } => format!("tuned: {slots} groups at a time"),
-            PhaseEvent::Stopping { why } => format!("ending everything: {}", table::plain(why)),
+            PhaseEvent::Tuned { slots } => {
+                self.phrases.fill("stages.tuned", &[("slots", &slots.to_string())])
+            }
+            PhaseEvent::Stopping { why } => {
+                self.phrases.fill("stages.stopping", &[("why", &table::plain(why))])
+            }
         }
     }
 
     fn draw(&mut self, standings: &[GroupState]) {
         let mut stderr = std::io::stderr().lock();
-        let size = Size::of(&stderr);
-        let columns = size.map_or(80, |size| size.columns);
-        // Lines that have scrolled off the screen cannot be drawn again. Running groups are shown first.
-        let rows = size.map_or(24, |size| size.rows).saturating_sub(2).max(1);
-        let mut shown: Vec<usize> = (0..self.groups.len()).collect();
-        shown.sort_by_key(|index| standings.get(*index) != Some(&GroupState::Running));
-        shown.truncate(rows);
-        shown.sort_unstable();
-        let hidden = self.groups.len() - shown.len();
-        let width =
-            (0..self.groups.len()).map(|index| self.plan.id(index).chars().count()).max().unwrap_or(0);
+        let (columns, rows) = Size::of(&stderr).map_or((80, 24), |size| (size.columns, size.rows));
+        // Lines that have scrolled off the screen cannot be drawn again.
+        let lines = self.lines(standings, rows.saturating_sub(2).max(2));
         let mut text = String::new();
         if self.drawn > 0 {
             text.push_str(&format!("\x1b[{}A", self.drawn));
         }
-        for index in &shown {
-            let line = self.bar(*index, &self.groups[*index], standings, width);
-            text.push_str(&format!("\r\x1b[K{}\n", table::cut(&line, columns)));
+        for line in &lines {
+            // What is left of a longer display is erased.
+            text.push_str(&format!("\r\x1b[K{}\n", table::cut(&self.painted(line), columns)));
         }
-        if hidden > 0 {
-            text.push_str(&format!("\r\x1b[Kand {hidden} more\n"));
-        }
-        self.drawn = shown.len() + usize::from(hidden > 0);
+        text.push_str("\x1b[J");
+        self.drawn = lines.len();
         // A message that cannot be printed is no reason to fail.
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    }
+
+    /// A line with its colour, if colours are wanted.
+    fn painted(&self, (style, line): &(Style, String)) -> String {
+        if self.in_colour { format!("{style}{line}{style:#}") } else { line.clone() }
+    }
+
+    /// The display, at most this many lines: the totals, the groups that have succeeded on one line, and a bar for each other
+    /// group. If there is not enough room, running and failed groups are shown first.
+    fn lines(&self, standings: &[GroupState], rows: usize) -> Vec<(Style, String)> {
+        let state = |index: usize| standings.get(index).copied().unwrap_or(GroupState::Waiting);
+        let all = 0..self.groups.len();
+        let count = |wanted: GroupState| all.clone().filter(|index| state(*index) == wanted).count();
+        let number = |wanted: GroupState| count(wanted).to_string();
+        let values = [
+            ("phase", table::plain(&self.plan.phase)),
+            ("done", number(GroupState::Succeeded)),
+            ("all", self.groups.len().to_string()),
+            ("running", number(GroupState::Running)),
+            ("waiting", number(GroupState::Waiting)),
+        ];
+        let mut totals =
+            self.phrases.fill("stages.totals", &values.each_ref().map(|(key, text)| (*key, &**text)));
+        for (wanted, key) in
+            [(GroupState::Failed, "stages.totals_failed"), (GroupState::Skipped, "stages.totals_skipped")]
+        {
+            if count(wanted) > 0 {
+                totals.push_str(&self.phrases.fill(key, &[("count", &number(wanted))]));
+            }
+        }
+        let age = Duration::from_secs(self.began.elapsed().as_secs());
+        let mut lines = vec![(BOLD, format!("{totals}, {}", format_span(age)))];
+        let (folded, mut shown): (Vec<usize>, Vec<usize>) =
+            all.partition(|index| state(*index) == GroupState::Succeeded);
+        if !folded.is_empty() {
+            let names: Vec<String> = folded.iter().map(|index| table::plain(self.plan.id(*index))).collect();
+            lines.push((
+                style_of(GroupState::Succeeded),
+                self.phrases.fill("stages.done", &[("groups", &names.join(", "))]),
+            ));
+        }
+        let room = rows.saturating_sub(lines.len() + 1);
+        let hidden = if shown.len() > room + 1 { shown.len() - room } else { 0 };
+        shown.sort_by_key(|index| !matches!(state(*index), GroupState::Running | GroupState::Failed));
+        shown.truncate(shown.len() - hidden);
+        shown.sort_unstable();
+        let width = shown.iter().map(|index| self.plan.id(*index).chars().count()).max().unwrap_or(0);
+        for index in shown {
+            lines.push((style_of(state(index)), self.bar(index, &self.groups[index], standings, width)));
+        }
+        if hidden > 0 {
+            lines.push((DIM, self.phrases.fill("stages.more", &[("count", &hidden.to_string())])));
+        }
+        lines
     }
 
     fn bar(&self, index: usize, view: &View, standings: &[GroupState], width: usize) -> String {
@@ -183,6 +274,9 @@ impl<'p> Live<'p> {
         }
         let bonds = Progress::at(&self.plan.plan, standings).waits_for(index);
         let names: Vec<&str> = bonds.iter().map(|bond| self.plan.id(bond.group)).collect();
-        if names.is_empty() { String::new() } else { format!("after {}", names.join(", ")) }
+        if names.is_empty() {
+            return String::new();
+        }
+        self.phrases.fill("stages.after", &[("groups", &names.join(", "))])
     }
 }

@@ -1,10 +1,13 @@
 //! `stages plan`: shows how a phase would run, and why.
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 use anstyle::AnsiColor;
 use lockkeeper_core::plan::{Bond, Mode};
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::stages::{forecast, plan_phases};
+use lockkeeper_engine::views::RefusedPhaseView;
 use lockkeeper_platform::load;
 use lockkeeper_stages::json::plan_to_json;
 use lockkeeper_stages::{Conditions, File, PhasePlan, picture, span_in_words};
@@ -37,6 +40,43 @@ pub(super) struct Args {
     svg: bool,
     #[command(flatten)]
     machine: Machine,
+    #[command(flatten)]
+    prediction: Prediction,
+}
+
+impl Args {
+    /// The path of the file.
+    pub(super) fn path(&self) -> &Path {
+        Path::new(&self.file)
+    }
+}
+
+/// Whether conflicts are predicted from the git history.
+#[derive(clap::Args)]
+pub(super) struct Prediction {
+    /// Also predict from the git history which paths two groups will both change. Predictions are advice from a probability of
+    /// 0.5; a rule with `min_probability` acts on them
+    #[arg(long)]
+    predict: bool,
+}
+
+impl Prediction {
+    /// Plans a phase, with predicted conflicts if they are asked for.
+    pub(super) fn plan(
+        &self,
+        context: &Context,
+        file: &File,
+        phase: &str,
+        groups: &[String],
+        conditions: &Conditions,
+    ) -> Result<PhasePlan, Report> {
+        let plan = file.plan(phase, groups, conditions)?;
+        if !self.predict {
+            return Ok(plan);
+        }
+        let forecasts = forecast(&context.location.root, file, &plan)?;
+        Ok(file.plan_with(phase, groups, conditions, &forecasts)?)
+    }
 }
 
 /// Load and cores of the machine, and flags that replace them.
@@ -80,30 +120,31 @@ impl Machine {
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let file = load_valid(context, &args.file)?;
-    let plans = plans(&file, args)?;
+    let conditions = args.machine.conditions()?;
+    let one = |phase: &str| args.prediction.plan(context, &file, phase, &args.groups, &conditions);
+    let (plans, refused) = plan_phases(&file, args.phase.as_deref(), one)?;
     if args.dot {
         print::out(&picture::dot(&plans));
     } else if args.svg {
         print::out(&picture::svg(&plans));
     } else if context.json {
-        match plans.as_slice() {
-            [only] => print::json(&plan_to_json(only)),
-            all => print::json(&json!({ "phases": all.iter().map(plan_to_json).collect::<Vec<_>>() })),
+        let all: Vec<_> = plans.iter().map(plan_to_json).collect();
+        match (all.as_slice(), refused.is_empty()) {
+            ([only], true) => print::json(only),
+            (all, true) => print::json(&json!({ "phases": all })),
+            (all, false) => {
+                let refused: Vec<_> = refused.iter().map(RefusedPhaseView::of).collect();
+                print::json(&json!({ "phases": all, "refused": refused }));
+            }
         }
     } else {
         let texts: Vec<String> = plans.iter().map(text).collect();
         print::out(&texts.join("\n"));
     }
-    Ok(Exit::Done)
-}
-
-fn plans(file: &File, args: &Args) -> Result<Vec<PhasePlan>, Report> {
-    let conditions = args.machine.conditions()?;
-    let one = |phase: &str| file.plan(phase, &args.groups, &conditions).map_err(Report::from);
-    match &args.phase {
-        Some(phase) => Ok(vec![one(phase)?]),
-        None => file.stages.phases.iter().map(|phase| one(&phase.name.value)).collect(),
+    for phase in &refused {
+        print::report(&phase.report, false, context.language());
     }
+    Ok(if refused.is_empty() { Exit::Done } else { Exit::Usage })
 }
 
 fn text(planned: &PhasePlan) -> String {
@@ -119,6 +160,9 @@ fn text(planned: &PhasePlan) -> String {
     if !planned.assumed.is_empty() {
         text.push_str(&format!("taken as done: {}\n", table::plain(&planned.assumed.join(", "))));
     }
+    if !planned.disabled.is_empty() {
+        text.push_str(&format!("left out, enabled: false: {}\n", table::plain(&planned.disabled.join(", "))));
+    }
     if !plan.waves.is_empty() {
         text.push_str(&format!("\n{}", waves(planned)));
         let (length, work) = (span_in_words(plan.length), span_in_words(planned.work()));
@@ -126,6 +170,16 @@ fn text(planned: &PhasePlan) -> String {
     }
     if !planned.findings.conflicts.is_empty() {
         text.push_str(&format!("\n{}", conflicts(planned)));
+    }
+    for found in planned.predicted.iter().filter(|found| found.ruling.is_none()) {
+        let line = format!(
+            "PREDICTED {:.0} % (advice): {} and {} will probably both change {}",
+            found.probability * 100.0,
+            planned.id(found.group1),
+            planned.id(found.group2),
+            found.path
+        );
+        text.push_str(&format!("{}\n", table::plain(&line)));
     }
     for found in planned.findings.same_dir.iter().filter(|found| found.ruling.is_none()) {
         let ids: Vec<&str> = found.groups.iter().map(|group| planned.id(*group)).collect();
@@ -168,8 +222,12 @@ fn conflicts(planned: &PhasePlan) -> String {
         .iter()
         .map(|conflict| {
             let groups = format!("{} and {}", planned.id(conflict.group1), planned.id(conflict.group2));
+            let kind = match planned.probability(conflict) {
+                Some(share) => format!("PREDICTED {:.0} %", share * 100.0),
+                None => conflict.kind.to_string(),
+            };
             vec![
-                conflict.kind.to_string(),
+                kind,
                 table::plain(&groups),
                 table::plain(&conflict.witness),
                 table::plain(planned.rule_name(conflict.ruling).unwrap_or("(no rule)")),

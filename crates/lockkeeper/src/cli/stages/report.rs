@@ -67,6 +67,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         count(conflicts, "conflict"),
         count(counts.downgrades, "downgrade")
     ));
+    if shown.iter().any(|session| session.wall.is_some() && session.one_by_one.is_none()) {
+        print::talk(
+            "some groups were never measured alone, so no speed-up is claimed: `stages run --jobs 1` measures them",
+        );
+    }
     for alert in &alerts {
         print::talk(&format!("alert: {alert}"));
     }
@@ -79,13 +84,15 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
 fn text(session: &Session) -> String {
     let mut text = format!("{}  {}", table::plain(&session.phase), table::plain(&session.id));
     if let (Some(wall), Some(serial), Some(waited)) = (session.wall, session.serial, session.waited) {
-        let speed_up = session.speed_up().unwrap_or(1.0);
-        text.push_str(&format!(
-            "  {} instead of {} one by one: {speed_up:.1} times as fast; waited {}",
-            span_in_words(wall),
-            span_in_words(serial),
-            span_in_words(waited)
-        ));
+        text.push_str(&format!("  {}", span_in_words(wall)));
+        match (session.speed_up(), session.one_by_one) {
+            (Some(times), Some(one_by_one)) => text.push_str(&format!(
+                " instead of the {} measured one by one: {times:.1} times as fast",
+                span_in_words(one_by_one)
+            )),
+            _ => text.push_str(&format!(", its groups {} together", span_in_words(serial))),
+        }
+        text.push_str(&format!("; waited {}", span_in_words(waited)));
     }
     text.push('\n');
     let rows: Vec<Vec<String>> = session

@@ -1,5 +1,6 @@
 //! `stages run`: executes phases as planned.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,11 +18,11 @@ use serde_json::{Value, json};
 
 use super::live::Live;
 use super::load_valid;
-use super::plan::Machine;
+use super::plan::{Machine, Prediction};
 use crate::cli::context::Context;
-use crate::cli::group::Monitor;
+use crate::cli::group::{Monitor, lock_timeout, named_folders};
 use crate::cli::work::Place;
-use crate::cli::{print, table};
+use crate::cli::{git_wrapper, print, table};
 
 /// Variables that the executor sets for each agent. They are not passed on from this process: there they describe the
 /// agent that runs it.
@@ -38,7 +39,7 @@ const AGENT_VARIABLES: [&str; 4] =
 pub(super) struct Args {
     /// The STAGES.yml
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// The phase [default: all of them, one after the other]
     #[arg(value_name = "PHASE")]
     phase: Option<String>,
@@ -48,7 +49,8 @@ pub(super) struct Args {
     /// The command of agents that have none in the file, such as 'tool --task {task} --agent {agent}'
     #[arg(long, value_name = "TEMPLATE")]
     agent_command: Option<String>,
-    /// The command to run after an abort, or after a group on the critical path failed
+    /// The command to run after an abort, or after a group on the critical path failed; {phase}, {execution} and {head}, the
+    /// commit that was checked out before, are filled in
     #[arg(long, value_name = "TEMPLATE")]
     rollback: Option<String>,
     /// Continue the latest execution that did not succeed
@@ -56,6 +58,8 @@ pub(super) struct Args {
     resume: bool,
     #[command(flatten)]
     machine: Machine,
+    #[command(flatten)]
+    prediction: Prediction,
     #[command(flatten)]
     place: Place,
 }
@@ -72,12 +76,18 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         Some(phase) => vec![phase.clone()],
         None => file.stages.phases.iter().map(|phase| phase.name.value.clone()).collect(),
     };
+    // A phase that cannot be planned is refused before anything runs.
+    for phase in &phases {
+        file.plan(phase, &args.groups, &args.machine.conditions()?)?;
+    }
+    let lock_timeout = lock_timeout()?;
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let worker = begin_worker(context, &args.place)?;
-    let _monitor = Monitor::begin();
+    let _monitor = Monitor::begin(context);
     let mut documents = Vec::new();
     for phase in &phases {
-        let plan = file.plan(phase, &args.groups, &args.machine.conditions()?)?;
+        let conditions = args.machine.conditions()?;
+        let plan = args.prediction.plan(context, &file, phase, &args.groups, &conditions)?;
         announce(context, &plan);
         let options = Options {
             file: std::fs::canonicalize(&args.file).unwrap_or_else(|_| args.file.clone()),
@@ -86,6 +96,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
             rollback: rollback.clone(),
             resume: args.resume,
             load: args.machine.load,
+            lock_timeout,
+            lock_folders: named_folders(context),
         };
         let outcome = execute(context, &worker, &file, &plan, options, &signals)?;
         documents.push(document(&plan, &outcome));
@@ -107,30 +119,34 @@ fn execute(
     signals: &Signals,
 ) -> Result<Outcome, Report> {
     let executor = PhaseExecutor::new(worker, &file.stages, plan, options)?;
-    let mut live = Live::new(context.json, plan);
+    let mut live = Live::new(context, plan);
     let outcome = executor.execute(signals, &mut |event, standings| live.show(event, standings));
     live.end();
     let outcome = outcome?;
     if !context.json {
-        print::talk(&summary(plan, &outcome));
+        print::talk(&summary(context, plan, &outcome));
     }
     Ok(outcome)
 }
 
 fn begin_worker(context: &Context, place: &Place) -> Result<Arc<Worker>, Report> {
     let runs = Runs::open(&context.location.state)?;
-    let leases = lockkeeper_engine::open::open_engine(&context.location.state)?;
+    let leases = context.engine_to_execute()?;
     let status = StatusLog::open(place.status_dir(context))?;
-    // Agents work for the user of this command, so they get its whole environment.
+    // Agents work for the user of this command, so they get its whole environment. Their commits wait for each other.
+    let path = git_wrapper::path_with_wrapper(context);
+    let path = path.map(|path| (OsString::from("PATH"), path));
     let variables = std::env::vars_os()
+        .filter(|(name, _)| path.is_none() || name != "PATH")
+        .chain(path.clone())
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| !AGENT_VARIABLES.contains(&name.as_str()))
         .collect();
     let settings = Settings { variables, ..place.settings(context)? };
-    let json = context.json;
+    let (json, phrases) = (context.json, Arc::clone(context.phrases()));
     let listener = Box::new(move |event: &WorkerEvent| {
         if let (WorkerEvent::Trouble(what), false) = (event, json) {
-            print::talk(&format!("warning: {}", table::plain(what)));
+            print::talk(&phrases.fill("warning", &[("what", &table::plain(what))]));
         }
     });
     Ok(Arc::new(Worker::begin(runs, leases, settings, 0, Some(status), listener)?))
@@ -140,43 +156,46 @@ fn announce(context: &Context, plan: &PhasePlan) {
     if context.json {
         return;
     }
-    print::talk(&format!(
-        "{}: {}: {}",
-        table::plain(&plan.phase),
-        plan.plan.mode,
-        table::plain(&plan.plan.reason)
-    ));
+    let (phase, reason) = (table::plain(&plan.phase), table::plain(&plan.plan.reason));
+    let values = [("phase", &*phase), ("mode", plan.plan.mode.as_str()), ("reason", &*reason)];
+    print::talk(&context.say("stages.plan", &values));
     match plan.plan.mode {
         Mode::Abort => {}
-        Mode::Direct => print::talk("Single group or no parallel config, executing normally"),
+        Mode::Direct => print::talk(&context.say("stages.direct", &[])),
         Mode::Parallel | Mode::Serial | Mode::Mutex | Mode::Queue => {
-            print::talk(&format!("Executing {} parallel groups...", plan.groups.len()));
+            let count = plan.groups.len().to_string();
+            print::talk(&context.say("stages.parallel", &[("count", &count)]));
         }
     }
 }
 
-fn summary(plan: &PhasePlan, outcome: &Outcome) -> String {
-    let count = |standing| outcome.standings.iter().filter(|one| **one == standing).count();
-    let mut text = format!(
-        "{}: {} of {} groups succeeded in {}, {} one by one",
-        table::plain(&plan.phase),
-        count(GroupState::Succeeded),
-        plan.groups.len(),
-        lockkeeper_stages::span_in_words(outcome.wall),
-        lockkeeper_stages::span_in_words(outcome.serial()),
-    );
+fn summary(context: &Context, plan: &PhasePlan, outcome: &Outcome) -> String {
+    let succeeded = outcome.standings.iter().filter(|one| **one == GroupState::Succeeded).count();
+    let [succeeded, count] = [succeeded, plan.groups.len()].map(|count| count.to_string());
+    let [wall, serial] = [outcome.wall, outcome.serial()].map(lockkeeper_stages::span_in_words);
+    let phase = table::plain(&plan.phase);
+    let values = [
+        ("phase", &*phase),
+        ("succeeded", &*succeeded),
+        ("count", &*count),
+        ("wall", &*wall),
+        ("serial", &*serial),
+    ];
+    let mut lines = vec![context.say("stages.summary", &values)];
     for (index, why) in &outcome.reasons {
-        text.push_str(&format!("\n{}: {}", table::plain(plan.id(*index)), table::plain(why)));
+        let (group, why) = (table::plain(plan.id(*index)), table::plain(why));
+        lines.push(context.say("stages.reason", &[("group", &group), ("why", &why)]));
     }
     if let Some(why) = &outcome.stopped {
-        text.push_str(&format!("\nended: {}", table::plain(&why.to_string())));
+        lines.push(context.say("stages.stopped", &[("why", &table::plain(&why.to_string()))]));
     }
-    match outcome.rolled_back {
-        Some(true) => text.push_str("\nrolled back"),
-        Some(false) => text.push_str("\nthe rollback failed"),
-        None => {}
-    }
-    text
+    let rolled_back = match outcome.rolled_back {
+        Some(true) => Some("stages.rolled_back"),
+        Some(false) => Some("stages.rollback_failed"),
+        None => outcome.rollback_wanted.then_some("stages.not_rolled_back"),
+    };
+    lines.extend(rolled_back.map(|key| context.say(key, &[])));
+    lines.join("\n")
 }
 
 fn document(plan: &PhasePlan, outcome: &Outcome) -> Value {
@@ -200,6 +219,7 @@ fn document(plan: &PhasePlan, outcome: &Outcome) -> Value {
         "downgrades": outcome.downgrades,
         "stopped": outcome.stopped.as_ref().map(ToString::to_string),
         "rolled_back": outcome.rolled_back,
+        "rollback_wanted": outcome.rollback_wanted,
     })
 }
 

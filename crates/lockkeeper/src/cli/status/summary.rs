@@ -15,7 +15,7 @@ pub(super) fn run(context: &Context, log: &StatusLog) -> Result<Exit, Report> {
     if context.json {
         print::json(&as_json(&summary, now));
     } else {
-        print::out(&as_text(&summary, now));
+        print::out(&as_text(context, &summary, now));
     }
     Ok(Exit::Done)
 }
@@ -52,14 +52,16 @@ fn as_json(summary: &Summary, now: WallTime) -> Value {
     })
 }
 
-fn as_text(summary: &Summary, now: WallTime) -> String {
+fn as_text(context: &Context, summary: &Summary, now: WallTime) -> String {
     let mut text = String::new();
     if summary.tasks.is_empty() {
-        text.push_str("nobody has said anything yet; say something with `lockkeeper status emit`\n");
+        text.push_str(&context.say("status.empty", &[]));
+        text.push('\n');
     } else {
         let help: Vec<String> = summary.needs_help().map(|task| table::plain(&task.task)).collect();
         if !help.is_empty() {
-            text.push_str(&format!("needs help: {}\n\n", help.join(", ")));
+            text.push_str(&context.say("status.needs_help", &[("tasks", &help.join(", "))]));
+            text.push_str("\n\n");
         }
         let tasks = summary.tasks.iter().map(|task| {
             let worker = task.worker.as_deref().map_or_else(|| "-".to_owned(), table::plain);
@@ -78,7 +80,8 @@ fn as_text(summary: &Summary, now: WallTime) -> String {
         text.push_str(&table::table(&["WORKER", "STATE", "AGE", "TASK"], &workers.collect::<Vec<_>>()));
     }
     if summary.bad_lines > 0 {
-        text.push_str(&format!("\nlines that are no status lines: {}\n", summary.bad_lines));
+        let count = summary.bad_lines.to_string();
+        text.push_str(&format!("\n{}\n", context.say("status.bad_lines", &[("count", &count)])));
     }
     text
 }

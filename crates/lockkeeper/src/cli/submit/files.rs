@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::Submitted;
 use lockkeeper_engine::runs::new_request::NewRequest;
 use lockkeeper_engine::runs::swarm::import;
 use lockkeeper_engine::runs::template::Template;
@@ -35,11 +36,14 @@ impl Files {
     }
 }
 
-pub(super) fn run(context: &Context, args: &Files) -> Result<Exit, Report> {
+pub(super) fn run(context: &Context, args: &Files, replace: bool) -> Result<Exit, Report> {
     let (new, begun) = match (&args.from_swarm, &args.from) {
         (Some(file), _) => {
             let agent = Template::parse_with(args.agent_command.as_deref().unwrap_or_default(), "prompt")?;
-            let imported = import(&read(file)?, &agent).map_err(|what| not_understood(file, &what))?;
+            // What comes through a pipe has no queue that could be kept up to date.
+            let queue = fs::canonicalize(file).ok().filter(|path| path.is_file());
+            let imported = import(&read(file)?, &agent, queue.as_deref());
+            let imported = imported.map_err(|what| not_understood(file, &what))?;
             (imported.requests, imported.skipped)
         }
         (None, file) => {
@@ -49,13 +53,7 @@ pub(super) fn run(context: &Context, args: &Files) -> Result<Exit, Report> {
             (new, 0)
         }
     };
-    let defaults = defaults(context);
-    // Checked before the store is created, so that bad input leaves nothing behind.
-    check_all(new.clone(), &defaults, placeholder)?;
-    let runs = context.runs()?;
-    let requests = check_all(new, &defaults, || Ok(runs.new_request_id()?))?;
-    let submitted =
-        if requests.is_empty() { Vec::new() } else { runs.submit_all(&requests, queue_limit(context))? };
+    let submitted = if replace { replace_all(context, new)? } else { submit_all(context, new)? };
     if context.json {
         let all: Vec<_> = submitted.iter().map(as_json).collect();
         print::json(&json!({ "submitted": all, "passed_over": begun }));
@@ -65,11 +63,34 @@ pub(super) fn run(context: &Context, args: &Files) -> Result<Exit, Report> {
         print::data(&format!("{}\t{}", one.request, one.run));
     }
     let existing = submitted.iter().filter(|one| one.existing).count();
-    print::talk(&format!(
-        "{} queued, {existing} existed already, {begun} skipped because they have started",
-        submitted.len() - existing
-    ));
+    let replaced = submitted.iter().filter(|one| one.replaced).count();
+    let [queued, replaced, existing, begun] =
+        [submitted.len() - existing, replaced, existing, begun].map(|count| count.to_string());
+    print::talk(&if replace {
+        context.say("submit.file_replaced", &[("queued", &queued), ("replaced", &replaced)])
+    } else {
+        let values = [("queued", &*queued), ("existing", &*existing), ("begun", &*begun)];
+        context.say("submit.file", &values)
+    });
     Ok(Exit::Done)
+}
+
+/// Submits new requests. They are checked before the store is created, so that bad input leaves nothing behind.
+fn submit_all(context: &Context, new: Vec<NewRequest>) -> Result<Vec<Submitted>, Report> {
+    let defaults = defaults(context);
+    let made = placeholder()?;
+    check_all(new.clone(), |one| Ok(one.check(&made, &defaults)))?;
+    let runs = context.runs_to_queue(false)?;
+    let requests = check_all(new, |one| Ok(one.check(&runs.new_request_id()?, &defaults)))?;
+    Ok(if requests.is_empty() { Vec::new() } else { runs.submit_all(&requests, queue_limit(context))? })
+}
+
+/// Submits requests in the place of those with the same ids.
+fn replace_all(context: &Context, new: Vec<NewRequest>) -> Result<Vec<Submitted>, Report> {
+    let defaults = defaults(context);
+    let requests = check_all(new, |one| Ok(one.check_replacement(&defaults)))?;
+    let runs = context.runs_to_queue(false)?;
+    Ok(if requests.is_empty() { Vec::new() } else { runs.replace_all(&requests, queue_limit(context))? })
 }
 
 fn not_understood(file: &str, what: &str) -> Report {

@@ -100,7 +100,7 @@ pub(super) fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         Ok(false) => Err(lost(&swarm, &args.whose, Loss::TakenOver, None)),
         Err(error) => {
             // The lock ends with its TTL.
-            print::report(&Report::from(error), false);
+            print::report(&Report::from(error), false, context.language());
             Ok(print::pass_on(ending))
         }
     }

@@ -56,6 +56,15 @@ impl Harness for Claude {
         Call::new("Bash", json!({ "command": line }))
     }
 
+    fn add_server(&self, world: &World, name: &str, program: &Path) -> bool {
+        let server = json!({ "type": "stdio", "command": text(program), "args": [] });
+        files::write(
+            &world.home().join(".claude.json"),
+            json!({ "mcpServers": { name: server } }).to_string(),
+        );
+        true
+    }
+
     fn sub_agent(&self, name: &str, prompt: &str) -> Option<Call> {
         let input = json!({ "description": name, "prompt": prompt, "subagent_type": "general-purpose" });
         Some(Call::new("Agent", input))

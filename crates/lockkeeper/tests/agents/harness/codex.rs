@@ -16,6 +16,13 @@ pub struct Codex;
 /// Codex with a model that calls its tools from JavaScript.
 pub struct CodexWithCode;
 
+/// Codex whose commands run in its sandbox: the git folder is read-only, and processes have other numbers.
+pub struct CodexInSandbox;
+
+/// What lets Codex do all without questions, outside of its sandbox and in it.
+const NO_SANDBOX: [&str; 1] = ["--dangerously-bypass-approvals-and-sandbox"];
+const SANDBOX: [&str; 2] = ["--sandbox", "workspace-write"];
+
 /// Models that Codex knows: the name decides which tools it offers.
 const MODEL: &str = "gpt-5.5";
 const MODEL_WITH_CODE: &str = "gpt-6.1-sol";
@@ -45,7 +52,7 @@ impl Harness for Codex {
     }
 
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {
-        command(world, program, model, MODEL, prompt)
+        command(world, program, model, MODEL, prompt, &NO_SANDBOX)
     }
 
     fn create(&self, file: &Path, line: &str) -> Call {
@@ -58,6 +65,16 @@ impl Harness for Codex {
 
     fn shell(&self, line: &str) -> Call {
         Call::new("exec_command", json!({ "cmd": line }))
+    }
+
+    fn mcp_tool(&self, server: &str, tool: &str, input: &Value) -> Call {
+        Call::new(&format!("mcp__{server}/{tool}"), input.clone())
+    }
+
+    fn add_server(&self, world: &World, name: &str, program: &Path) -> bool {
+        let settings = format!("[mcp_servers.{name}]\ncommand = {:?}\n", text(program));
+        files::write(&world.home().join(".codex/config.toml"), settings);
+        true
     }
 
     fn sub_agent(&self, _name: &str, prompt: &str) -> Option<Call> {
@@ -87,7 +104,7 @@ impl Harness for CodexWithCode {
     }
 
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {
-        command(world, program, model, MODEL_WITH_CODE, prompt)
+        command(world, program, model, MODEL_WITH_CODE, prompt, &NO_SANDBOX)
     }
 
     fn create(&self, file: &Path, line: &str) -> Call {
@@ -102,18 +119,71 @@ impl Harness for CodexWithCode {
         code("exec_command", &json!({ "cmd": line }))
     }
 
+    fn mcp_tool(&self, server: &str, tool: &str, input: &Value) -> Call {
+        code(&format!("mcp__{server}__{tool}"), input)
+    }
+
+    fn add_server(&self, world: &World, name: &str, program: &Path) -> bool {
+        Codex.add_server(world, name, program)
+    }
+
     /// The prompt of a sub-agent is encrypted by the model.
     fn sub_agent(&self, _name: &str, _prompt: &str) -> Option<Call> {
         None
     }
 }
 
-fn command(world: &World, program: &Path, model: &FakeModel, name: &str, prompt: &str) -> Command {
+impl Harness for CodexInSandbox {
+    fn name(&self) -> &'static str {
+        Codex.name()
+    }
+
+    fn package(&self) -> &'static str {
+        Codex.package()
+    }
+
+    fn program(&self, folder: &Path) -> PathBuf {
+        Codex.program(folder)
+    }
+
+    fn set_up(&self, world: &World, hook: &str, limit: Duration) {
+        Codex.set_up(world, hook, limit);
+    }
+
+    fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {
+        command(world, program, model, MODEL, prompt, &SANDBOX)
+    }
+
+    fn create(&self, file: &Path, line: &str) -> Call {
+        Codex.create(file, line)
+    }
+
+    fn replace(&self, file: &Path, line: &str, with: &str) -> Vec<Call> {
+        Codex.replace(file, line, with)
+    }
+
+    fn shell(&self, line: &str) -> Call {
+        Codex.shell(line)
+    }
+
+    fn sub_agent(&self, name: &str, prompt: &str) -> Option<Call> {
+        Codex.sub_agent(name, prompt)
+    }
+}
+
+fn command(
+    world: &World,
+    program: &Path,
+    model: &FakeModel,
+    name: &str,
+    prompt: &str,
+    permissions: &[&str],
+) -> Command {
     let url = model.url("/v1");
     let provider =
         format!("{{ name = \"fake\", base_url = \"{url}\", wire_api = \"responses\", env_key = \"KEY\" }}");
     let mut command = world.command(program);
-    command.args(["exec", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust"]);
+    command.arg("exec").args(permissions).arg("--dangerously-bypass-hook-trust");
     command.args(["-c", &format!("model_providers.fake={provider}"), "-c", "model_provider=fake"]);
     command.args(["--model", name, prompt]).env("KEY", "dummy");
     command

@@ -58,6 +58,10 @@ impl Harness for Copilot {
         Call::new("bash", json!({ "command": line, "description": "test" }))
     }
 
+    fn mcp_tool(&self, server: &str, tool: &str, input: &Value) -> Call {
+        Call::new(&format!("{server}-{tool}"), input.clone())
+    }
+
     fn sub_agent(&self, name: &str, prompt: &str) -> Option<Call> {
         let input = json!({ "name": name, "description": name, "prompt": prompt,
             "agent_type": "general-purpose", "mode": "sync" });

@@ -60,6 +60,10 @@ impl Harness for Gemini {
         Call::new("run_shell_command", json!({ "command": line }))
     }
 
+    fn mcp_tool(&self, server: &str, tool: &str, input: &Value) -> Call {
+        Call::new(&format!("mcp_{server}_{tool}"), input.clone())
+    }
+
     fn sub_agent(&self, _name: &str, _prompt: &str) -> Option<Call> {
         None
     }

@@ -1,12 +1,13 @@
 //! OpenCode. Its hooks are functions of a plugin, which calls the command line.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_testing::http::Http;
 use lockkeeper_testing::{Call, FakeModel, World, files};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Harness, text};
 
@@ -36,12 +37,17 @@ impl Harness for OpenCode {
         let fake = json!({ "npm": "@ai-sdk/openai-compatible",
             "options": { "baseURL": model.url("/v1"), "apiKey": "dummy" },
             "models": { "fake": { "name": "fake", "tool_call": true, "limit": limits } } });
-        let settings = json!({ "autoupdate": false, "share": "disabled", "model": "fake/fake",
+        let ours = json!({ "autoupdate": false, "share": "disabled", "model": "fake/fake",
             "small_model": "fake/fake", "provider": { "fake": fake } });
-        files::write(&world.home().join(".config/opencode/opencode.json"), settings.to_string());
+        // What `init` has written stays.
+        let file = world.home().join(".config/opencode/opencode.json");
+        let text = fs::read_to_string(&file).unwrap_or_else(|_| "{}".to_owned());
+        let mut settings: Map<String, Value> = serde_json::from_str(&text).unwrap();
+        settings.extend(ours.as_object().cloned().unwrap_or_default());
+        files::write(&file, Value::Object(settings).to_string());
         // It quotes a prompt among its arguments, but not one on stdin.
         let mut command = world.command("bash");
-        command.args(["-c", "exec \"$0\" run --auto <<< \"$1\"", text(program), prompt]);
+        command.args(["-c", "exec \"$0\" run --auto <<< \"$1\"", super::text(program), prompt]);
         command.env("OPENCODE_DISABLE_MODELS_FETCH", "1").env("OPENCODE_DISABLE_AUTOUPDATE", "1");
         // It installs a package for plugins. That fails at once here, and the plugin of the test does not need it.
         command.env("npm_config_registry", model.url("/npm")).env("npm_config_fetch_retries", "0");
@@ -61,6 +67,10 @@ impl Harness for OpenCode {
 
     fn shell(&self, line: &str) -> Call {
         Call::new("bash", json!({ "command": line, "description": "test" }))
+    }
+
+    fn mcp_tool(&self, server: &str, tool: &str, input: &Value) -> Call {
+        Call::new(&format!("{server}_{tool}"), input.clone())
     }
 
     fn sub_agent(&self, name: &str, prompt: &str) -> Option<Call> {

@@ -100,6 +100,7 @@ fn a_failed_start_says_why() {
         match start(&spec, None).unwrap_err() {
             StartError::NotFound { source, .. }
             | StartError::CannotExecute { source, .. }
+            | StartError::Lost { source, .. }
             | StartError::Other { source, .. } => source.kind(),
         }
     };

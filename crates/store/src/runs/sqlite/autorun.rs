@@ -2,9 +2,9 @@
 
 use rusqlite::params;
 
-use super::rows::parse;
 use super::tables::Tables;
 use crate::StoreError;
+use crate::runs::columns::parse;
 use crate::runs::{AutoRun, AutoRunChange};
 
 impl Tables<'_> {

@@ -1,7 +1,5 @@
 //! Claims: the write transaction finds the next runs of the queue and moves them to running.
 
-use std::cmp::Reverse;
-
 use lockkeeper_core::id::HolderId;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::Run;
@@ -10,6 +8,7 @@ use lockkeeper_core::time::Moment;
 
 use super::tables::Tables;
 use crate::StoreError;
+use crate::runs::order::in_order;
 use crate::runs::{ClaimOrder, Claims, Listing};
 
 impl Tables<'_> {
@@ -67,15 +66,4 @@ impl Tables<'_> {
     pub(super) fn has_work(&self) -> Result<bool, StoreError> {
         Ok(!self.queue_head(1)?.is_empty() || !self.due_retries(Moment::MAX, 1)?.is_empty())
     }
-}
-
-/// Runs whose next attempt is due, and queued runs: by priority, and among equals the due ones first.
-fn in_order(due: Vec<(Run, Request)>, ready: Vec<(Run, Request)>) -> Vec<(Run, Request)> {
-    if due.is_empty() {
-        return ready;
-    }
-    let mut all = due;
-    all.extend(ready);
-    all.sort_by_key(|(_, request)| Reverse(request.priority.get()));
-    all
 }

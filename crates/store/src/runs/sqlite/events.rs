@@ -4,11 +4,10 @@ use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::EventId;
 use rusqlite::params;
 
-use super::queue::limit_of;
-use super::rows::parse;
 use super::tables::Tables;
 use crate::StoreError;
 use crate::runs::StoredEvent;
+use crate::runs::columns::{limit_of, parse};
 
 const SELECT: &str =
     "SELECT event.position, run.id, event.seq, request.id, event.at, event.kind, event.from_status, \

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use lockkeeper_core::request::RequestStatus;
-use lockkeeper_core::run::Status;
+use lockkeeper_core::run::{Run, Status};
 use rusqlite::types::Value;
 
-use super::queue::limit_of;
-use super::requests::{ACTIVE, SELECT, stored_status};
-use super::rows::parse;
+use super::requests::{ACTIVE, COLUMNS, LENGTH as RUN_FIRST, SELECT, read_stored};
+use super::rows::{COLUMNS as RUN_COLUMNS, read_run};
 use super::tables::Tables;
 use crate::StoreError;
+use crate::runs::columns::{limit_of, parse, pattern, stored_status};
 use crate::runs::{Match, RequestFilter, StoredRequest};
 
 /// A filter as a part of SQL.
@@ -109,12 +109,6 @@ impl Clause {
     }
 }
 
-/// A `LIKE` pattern that finds this text anywhere.
-fn pattern(text: &str) -> String {
-    let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-    format!("%{escaped}%")
-}
-
 impl Tables<'_> {
     /// The requests that match, the latest first.
     pub(super) fn requests(&self, filter: &RequestFilter) -> Result<Vec<StoredRequest>, StoreError> {
@@ -122,6 +116,27 @@ impl Tables<'_> {
         let limit = clause.bind(limit_of(filter.limit));
         let sql = format!("{SELECT} WHERE {} ORDER BY request.seq DESC LIMIT ?{limit}", clause.condition);
         self.stored(&sql, rusqlite::params_from_iter(clause.values))
+    }
+
+    /// The requests that match with their latest runs, the latest first.
+    pub(super) fn requests_with_runs(
+        &self,
+        filter: &RequestFilter,
+    ) -> Result<Vec<(StoredRequest, Option<Run>)>, StoreError> {
+        let mut clause = Clause::latest(filter);
+        let limit = clause.bind(limit_of(filter.limit));
+        let sql = format!(
+            "SELECT {COLUMNS}, {RUN_COLUMNS} FROM request LEFT JOIN run ON run.seq = request.latest
+             WHERE {} ORDER BY request.seq DESC LIMIT ?{limit}",
+            clause.condition
+        );
+        self.rows(&sql, rusqlite::params_from_iter(clause.values), |row| {
+            let run = match row.get::<_, Option<String>>(RUN_FIRST)? {
+                Some(_) => read_run(row, RUN_FIRST)?.map(Some),
+                None => Ok(None),
+            };
+            Ok(read_stored(row, 0)?.and_then(|request| Ok((request, run?))))
+        })
     }
 
     /// The ids of the requests that match, the latest first.
@@ -159,15 +174,5 @@ impl Tables<'_> {
             let status = status.map(|word| word.parse::<Status>()).transpose();
             Ok(status.map(|status| (status, count.cast_unsigned())).map_err(|error| error.to_string()))
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn special_characters_of_a_text_are_escaped() {
-        assert_eq!(pattern("50%_a\\b"), "%50\\%\\_a\\\\b%");
     }
 }

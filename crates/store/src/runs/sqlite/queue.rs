@@ -6,9 +6,10 @@ use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
 use rusqlite::params;
 
-use super::rows::{COLUMNS, parse};
+use super::rows::COLUMNS;
 use super::tables::Tables;
 use crate::StoreError;
+use crate::runs::columns::{limit_of, parse};
 
 const FROM: &str = "FROM run JOIN request ON request.seq = run.request";
 // The indexes are named: without statistics SQLite prefers the index of all statuses, and reads every queued run.
@@ -139,13 +140,15 @@ impl Tables<'_> {
         Ok(self.number(sql, [run.as_str()])?.unwrap_or(0).cast_unsigned())
     }
 
+    /// When the oldest queued run entered the queue.
+    pub(super) fn oldest_queued_at(&self) -> Result<Option<i64>, StoreError> {
+        let sql =
+            "SELECT queued_at FROM run INDEXED BY run_status WHERE status = 'queued' ORDER BY seq LIMIT 1";
+        self.number(sql, [])
+    }
+
     /// How many runs are queued.
     pub(super) fn queue_length(&self) -> Result<u64, StoreError> {
         Ok(self.number("SELECT count(*) FROM run WHERE status = 'queued'", [])?.unwrap_or(0).cast_unsigned())
     }
-}
-
-/// A limit as SQL has it.
-pub(super) fn limit_of(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }

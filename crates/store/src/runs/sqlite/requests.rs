@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 
 use lockkeeper_core::id::RequestId;
+use lockkeeper_core::record::Priority;
 use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::Status;
-use rusqlite::params;
+use rusqlite::{Row, params};
 
-use super::queue::limit_of;
-use super::rows::parse;
-use super::spec;
 use super::tables::Tables;
 use crate::StoreError;
-use crate::runs::StoredRequest;
+use crate::runs::columns::{limit_of, parse, read_status, stored_status};
+use crate::runs::{StoredRequest, spec};
 
-/// The columns that [`Tables::stored`] reads, in its order.
-const COLUMNS: &str = "request.spec, request.created_at, request.status, run.id, request.unmet, run.status";
+/// The columns that [`read_stored`] reads, in its order.
+pub(super) const COLUMNS: &str =
+    "request.spec, request.created_at, request.status, run.id, request.unmet, run.status";
+/// How many columns these are.
+pub(super) const LENGTH: usize = 6;
 pub(super) const SELECT: &str =
     "SELECT request.spec, request.created_at, request.status, run.id, request.unmet, run.status
     FROM request LEFT JOIN run ON run.seq = request.latest";
@@ -44,14 +46,37 @@ impl Tables<'_> {
             return Err(StoreError::Mismatch(format!("the id or key of request {} is taken", request.id)));
         }
         let seq = self.last_insert_rowid();
+        if !request.after.is_empty() {
+            self.insert_dependencies(seq, request)?;
+        }
+        Ok(seq)
+    }
+
+    /// Replaces the definition of a request that exists, as if it were submitted now. Returns its row.
+    pub(super) fn redefine_request(&self, request: &Request) -> Result<i64, StoreError> {
+        let seq = self.request_seq(&request.id)?;
+        self.execute(
+            "UPDATE request SET title = ?2, spec = ?3, priority = ?4, key = ?5, created_at = ?6 WHERE seq = ?1",
+            params![
+                seq,
+                request.title,
+                spec::write(request),
+                request.priority.get(),
+                request.key,
+                self.now().unix_micros,
+            ],
+        )?;
+        self.execute("DELETE FROM dependency WHERE request = ?1", [seq])?;
+        self.insert_dependencies(seq, request).map(|()| seq)
+    }
+
+    /// Inserts the dependencies of a request, which exist.
+    fn insert_dependencies(&self, seq: i64, request: &Request) -> Result<(), StoreError> {
         for after in &request.after {
             let after = self.request_seq(after)?;
             self.execute("INSERT OR IGNORE INTO dependency (request, after) VALUES (?1, ?2)", [seq, after])?;
         }
-        if !request.after.is_empty() {
-            self.count_unmet(seq)?;
-        }
-        Ok(seq)
+        self.count_unmet(seq)
     }
 
     /// One request.
@@ -101,6 +126,21 @@ impl Tables<'_> {
             open.extend(self.stored(&sql, [limit])?);
         }
         Ok(open)
+    }
+
+    /// Changes the priority of a request and of its queued run. False if there is no such request.
+    pub(super) fn set_priority(&self, id: &RequestId, priority: Priority) -> Result<bool, StoreError> {
+        let Some(stored) = self.request(id)? else { return Ok(false) };
+        let (seq, request) = (self.request_seq(id)?, Request { priority, ..stored.request });
+        self.execute(
+            "UPDATE request SET spec = ?2, priority = ?3 WHERE seq = ?1",
+            params![seq, spec::write(&request), priority.get()],
+        )?;
+        self.execute(
+            "UPDATE run SET priority = ?2 WHERE request = ?1 AND status = 'queued'",
+            params![seq, priority.get()],
+        )?;
+        Ok(true)
     }
 
     /// The dependencies of a request that are not done.
@@ -173,36 +213,24 @@ impl Tables<'_> {
         sql: &str,
         values: impl rusqlite::Params,
     ) -> Result<Vec<StoredRequest>, StoreError> {
-        self.rows(sql, values, |row| {
-            let (spec, status): (String, String) = (row.get(0)?, row.get(2)?);
-            let (latest, run): (Option<String>, Option<String>) = (row.get(3)?, row.get(5)?);
-            let (created_at, unmet) = (row.get(1)?, row.get(4)?);
-            let build = || {
-                let request = spec::read(&spec)?;
-                let latest = latest.as_deref().map(parse).transpose()?;
-                let run = run.as_deref().map(parse::<Status>).transpose()?;
-                let status = match read_status(&status)? {
-                    RequestStatus::Queued if run.is_some_and(Status::is_active) => RequestStatus::Running,
-                    status => status,
-                };
-                Ok(StoredRequest { request, created_at, status, latest, unmet })
-            };
-            Ok(build())
-        })
+        self.rows(sql, values, |row| read_stored(row, 0))
     }
 }
 
-/// The status in the table: a request stays queued until its run has ended.
-pub(super) fn stored_status(status: RequestStatus) -> RequestStatus {
-    match status {
-        RequestStatus::Queued | RequestStatus::Running => RequestStatus::Queued,
-        RequestStatus::NeedsInput | RequestStatus::Failed | RequestStatus::Done | RequestStatus::Canceled => {
-            status
-        }
-    }
-}
-
-fn read_status(text: &str) -> Result<RequestStatus, String> {
-    let found = RequestStatus::ALL.into_iter().find(|status| status.as_str() == text);
-    found.ok_or_else(|| format!("the state `{text}` of a request"))
+/// Reads a request, or says why the row cannot be one. Its columns begin at `first`.
+pub(super) fn read_stored(row: &Row<'_>, first: usize) -> rusqlite::Result<Result<StoredRequest, String>> {
+    let (spec, status): (String, String) = (row.get(first)?, row.get(first + 2)?);
+    let (latest, run): (Option<String>, Option<String>) = (row.get(first + 3)?, row.get(first + 5)?);
+    let (created_at, unmet) = (row.get(first + 1)?, row.get(first + 4)?);
+    let build = || {
+        let request = spec::read(&spec)?;
+        let latest = latest.as_deref().map(parse).transpose()?;
+        let run = run.as_deref().map(parse::<Status>).transpose()?;
+        let status = match read_status(&status)? {
+            RequestStatus::Queued if run.is_some_and(Status::is_active) => RequestStatus::Running,
+            status => status,
+        };
+        Ok(StoredRequest { request, created_at, status, latest, unmet })
+    };
+    Ok(build())
 }

@@ -1,139 +1,60 @@
 //! Rows of the table of runs: columns to a run and back, and lists of runs.
 
-use std::str::FromStr;
-use std::time::Duration;
-
-use lockkeeper_core::id::{HolderId, LeaseId, Token};
-use lockkeeper_core::liveness::ProcessRef;
 use lockkeeper_core::request::Request;
-use lockkeeper_core::run::{Ending, Process, Reason, Run, RunRow, Stamp, Status};
-use lockkeeper_core::time::Moment;
+use lockkeeper_core::run::{Run, Status};
 use rusqlite::Row;
 
-use super::spec;
+use super::requests::read_stored;
 use super::tables::Tables;
 use crate::StoreError;
-use crate::runs::{RunFilter, Timing};
+use crate::runs::columns::{Columns, limit_of};
+use crate::runs::{RunFilter, StoredRequest, Timing, spec};
 
 /// The columns that [`read_run`] reads, in its order.
 pub(super) const COLUMNS: &str = "run.id, request.id, run.status, run.attempt, run.claim, run.worker, run.holder, \
     run.pid, run.pid_started, run.lease, run.token, run.queued_at, run.queued_moment, run.give_up_at, \
     run.started_at, run.started_moment, run.timeout, run.retry_at, run.completed_at, run.completed_moment, \
     run.exit_code, run.signal, run.reason, run.message, run.help, run.events";
+/// How many columns these are.
+const LENGTH: usize = 26;
 
-/// The columns of a run that need a conversion.
-pub(super) struct Columns {
-    pub(super) holder: Option<i64>,
-    pub(super) pid: Option<u32>,
-    pub(super) pid_started: Option<i64>,
-    pub(super) lease: Option<i64>,
-    pub(super) token: Option<i64>,
-    pub(super) give_up_at: Option<i64>,
-    pub(super) started_at: Option<i64>,
-    pub(super) started_moment: Option<i64>,
-    pub(super) timeout: Option<i64>,
-    pub(super) retry_at: Option<i64>,
-    pub(super) completed_at: Option<i64>,
-    pub(super) completed_moment: Option<i64>,
-    pub(super) exit_code: Option<u8>,
-    pub(super) signal: Option<u8>,
-    pub(super) reason: Option<&'static str>,
-}
-
-impl From<&Run> for Columns {
-    fn from(run: &Run) -> Self {
-        let command = run.process().and_then(|process| process.command);
-        let (exit_code, signal) = match run.ending() {
-            Some(Ending::Exited(code)) => (Some(code), None),
-            Some(Ending::Signaled(signal)) => (None, Some(signal)),
-            None => (None, None),
-        };
-        Self {
-            holder: run.process().map(|process| process.holder.0.cast_signed()),
-            pid: command.map(|command| command.pid),
-            pid_started: command.map(|command| command.started.cast_signed()),
-            lease: run.lease().map(|(lease, _)| lease.0.cast_signed()),
-            token: run.lease().map(|(_, token)| token.0.cast_signed()),
-            give_up_at: run.give_up_at().map(Moment::as_micros),
-            started_at: run.started_at().map(|at| at.unix_micros),
-            started_moment: run.started_at().map(|at| at.moment.as_micros()),
-            timeout: run.timeout.map(|span| i64::try_from(span.as_micros()).unwrap_or(i64::MAX)),
-            retry_at: run.retry_at().map(Moment::as_micros),
-            completed_at: run.completed_at().map(|at| at.unix_micros),
-            completed_moment: run.completed_at().map(|at| at.moment.as_micros()),
-            exit_code,
-            signal,
-            reason: run.reason().map(Reason::as_str),
-        }
-    }
-}
-
-/// Reads a run, or says why the row cannot be one.
-pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Result<Run, String>> {
-    let id: String = row.get(0)?;
-    let request: String = row.get(1)?;
-    let status: String = row.get(2)?;
-    let worker: Option<String> = row.get(5)?;
-    let unsigned =
-        |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(i64::cast_unsigned));
-    let moment =
-        |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(Moment::from_micros));
-    let stamp = |wall: usize, store: usize| {
-        let (at, moment) = (row.get::<_, Option<i64>>(wall)?, moment(store)?);
-        Ok::<_, rusqlite::Error>(at.zip(moment).map(|(unix_micros, moment)| Stamp { moment, unix_micros }))
+/// Reads a run, or says why the row cannot be one. Its columns begin at `first`.
+pub(super) fn read_run(row: &Row<'_>, first: usize) -> rusqlite::Result<Result<Run, String>> {
+    let columns = Columns {
+        id: row.get(first)?,
+        request: row.get(first + 1)?,
+        status: row.get(first + 2)?,
+        attempt: row.get(first + 3)?,
+        claim: row.get(first + 4)?,
+        worker: row.get(first + 5)?,
+        holder: row.get(first + 6)?,
+        pid: row.get(first + 7)?,
+        pid_started: row.get(first + 8)?,
+        lease: row.get(first + 9)?,
+        token: row.get(first + 10)?,
+        queued_at: row.get(first + 11)?,
+        queued_moment: row.get(first + 12)?,
+        give_up_at: row.get(first + 13)?,
+        started_at: row.get(first + 14)?,
+        started_moment: row.get(first + 15)?,
+        timeout: row.get(first + 16)?,
+        retry_at: row.get(first + 17)?,
+        completed_at: row.get(first + 18)?,
+        completed_moment: row.get(first + 19)?,
+        exit_code: row.get(first + 20)?,
+        signal: row.get(first + 21)?,
+        reason: row.get(first + 22)?,
+        message: row.get(first + 23)?,
+        help: row.get(first + 24)?,
+        version: row.get(first + 25)?,
     };
-    let command = row.get::<_, Option<u32>>(7)?.zip(unsigned(8)?);
-    let command = command.map(|(pid, started)| ProcessRef { pid, started });
-    let process = unsigned(6)?.map(|holder| Process { holder: HolderId(holder), command });
-    let lease = unsigned(9)?.zip(unsigned(10)?).map(|(lease, token)| (LeaseId(lease), Token(token)));
-    let exited = row.get::<_, Option<u8>>(20)?.map(Ending::Exited);
-    let ending = exited.or(row.get::<_, Option<u8>>(21)?.map(Ending::Signaled));
-    let reason: Option<String> = row.get(22)?;
-    let queued_at = Stamp { unix_micros: row.get(11)?, moment: Moment::from_micros(row.get(12)?) };
-    let (attempt, claim) = (row.get(3)?, row.get::<_, i64>(4)?.cast_unsigned());
-    let (give_up_at, started_at, retry_at) = (moment(13)?, stamp(14, 15)?, moment(17)?);
-    let timeout = unsigned(16)?.map(Duration::from_micros);
-    let (completed_at, message, help, version) = (stamp(18, 19)?, row.get(23)?, row.get(24)?, row.get(25)?);
-    let build = || {
-        let reason = match reason {
-            Some(code) => Some(Reason::from_code(&code).ok_or_else(|| format!("the reason `{code}`"))?),
-            None => None,
-        };
-        let row = RunRow {
-            id: parse(&id)?,
-            request: parse(&request)?,
-            version,
-            status: parse(&status)?,
-            attempt,
-            claim,
-            worker: worker.as_deref().map(parse).transpose()?,
-            process,
-            lease,
-            queued_at,
-            give_up_at,
-            started_at,
-            timeout,
-            retry_at,
-            completed_at,
-            ending,
-            reason,
-            message,
-            help,
-        };
-        Run::try_from(row).map_err(|error| error.to_string())
-    };
-    Ok(build())
+    Ok(Run::try_from(columns))
 }
 
 /// Reads a run and its request; `request.spec` is the column after those of the run.
 pub(super) fn read_run_and_request(row: &Row<'_>) -> rusqlite::Result<Result<(Run, Request), String>> {
     let spec: String = row.get("spec")?;
-    Ok(read_run(row)?.and_then(|run| Ok((run, spec::read(&spec)?))))
-}
-
-/// Parses a text of the database, or says what is wrong with it.
-pub(super) fn parse<T: FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error: T::Err| error.to_string())
+    Ok(read_run(row, 0)?.and_then(|run| Ok((run, spec::read(&spec)?))))
 }
 
 impl Tables<'_> {
@@ -157,48 +78,35 @@ impl Tables<'_> {
 
     /// The runs that match, the latest first.
     pub(super) fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
-        let mut conditions = Vec::new();
-        let mut values: Vec<Box<dyn rusqlite::ToSql>> = Vec::new();
-        if let Some(request) = &filter.request {
-            values.push(Box::new(request.as_str().to_owned()));
-            conditions.push(format!("request.id = ?{}", values.len()));
-        }
-        if let Some(before) = &filter.before {
-            values.push(Box::new(before.as_str().to_owned()));
-            conditions.push(format!("run.seq < (SELECT seq FROM run WHERE id = ?{})", values.len()));
-        }
-        let words: Vec<String> = filter.statuses.iter().map(|status| format!("'{status}'")).collect();
-        if words.len() > 1 && filter.request.is_none() {
-            // Each status is looked up by itself, so that SQLite does not read all runs that have one of them.
-            values.push(Box::new(i64::try_from(filter.limit).unwrap_or(i64::MAX)));
-            let range = conditions.first().map_or("1", String::as_str);
-            let each = words.iter().map(|word| {
-                format!(
-                    "SELECT * FROM (SELECT seq FROM run WHERE {range} AND run.status = {word}
-                     ORDER BY seq DESC LIMIT ?{})",
-                    values.len()
-                )
-            });
-            conditions = vec![format!("run.seq IN ({})", each.collect::<Vec<_>>().join(" UNION ALL "))];
-        } else if !words.is_empty() {
-            conditions.push(format!("run.status IN ({})", words.join(", ")));
-        }
-        let condition =
-            if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
-        values.push(Box::new(i64::try_from(filter.limit).unwrap_or(i64::MAX)));
-        let sql = format!(
-            "SELECT {COLUMNS} FROM run JOIN request ON request.seq = run.request {condition}
-             ORDER BY run.seq DESC LIMIT ?{}",
-            values.len()
-        );
+        let (clause, values) = clause(filter);
+        let sql = format!("SELECT {COLUMNS} FROM run JOIN request ON request.seq = run.request {clause}");
         self.many(&sql, rusqlite::params_from_iter(values))
     }
 
-    /// Runs whose id ends with this text, two at most.
-    pub(super) fn runs_ending_with(&self, text: &str) -> Result<Vec<Run>, StoreError> {
+    /// The runs that match with their requests, the latest first.
+    pub(super) fn runs_with_requests(
+        &self,
+        filter: &RunFilter,
+    ) -> Result<Vec<(Run, StoredRequest)>, StoreError> {
+        let (clause, values) = clause(filter);
+        let sql = format!(
+            "SELECT {COLUMNS}, request.spec, request.created_at, request.status, latest.id, request.unmet, latest.status
+             FROM run JOIN request ON request.seq = run.request LEFT JOIN run AS latest ON latest.seq = request.latest
+             {clause}"
+        );
+        self.rows(&sql, rusqlite::params_from_iter(values), |row| {
+            let request = read_stored(row, LENGTH)?;
+            Ok(read_run(row, 0)?.and_then(|run| Ok((run, request?))))
+        })
+    }
+
+    /// Runs whose id ends with this text, or whose last part has ten letters and begins with it; two at most.
+    pub(super) fn runs_by_part(&self, text: &str) -> Result<Vec<Run>, StoreError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM run JOIN request ON request.seq = run.request
-             WHERE substr(run.id, -length(?1)) = ?1 LIMIT 2"
+             WHERE substr(run.id, -length(?1)) = ?1
+                OR (substr(run.id, -11, 1) = '-' AND substr(run.id, -10, length(?1)) = ?1 AND length(?1) <= 10)
+             LIMIT 2"
         );
         self.many(&sql, [text])
     }
@@ -210,4 +118,38 @@ impl Tables<'_> {
             Ok(status.parse::<Status>().map(|status| (status, count)).map_err(|error| error.to_string()))
         })
     }
+}
+
+/// A filter as the end of a query, and its values.
+fn clause(filter: &RunFilter) -> (String, Vec<Box<dyn rusqlite::ToSql>>) {
+    let mut conditions = Vec::new();
+    let mut values: Vec<Box<dyn rusqlite::ToSql>> = Vec::new();
+    if let Some(request) = &filter.request {
+        values.push(Box::new(request.as_str().to_owned()));
+        conditions.push(format!("request.id = ?{}", values.len()));
+    }
+    if let Some(before) = &filter.before {
+        values.push(Box::new(before.as_str().to_owned()));
+        conditions.push(format!("run.seq < (SELECT seq FROM run WHERE id = ?{})", values.len()));
+    }
+    let words: Vec<String> = filter.statuses.iter().map(|status| format!("'{status}'")).collect();
+    if words.len() > 1 && filter.request.is_none() {
+        // Each status is looked up by itself, so that SQLite does not read all runs that have one of them.
+        values.push(Box::new(limit_of(filter.limit)));
+        let range = conditions.first().map_or("1", String::as_str);
+        let each = words.iter().map(|word| {
+            format!(
+                "SELECT * FROM (SELECT seq FROM run WHERE {range} AND run.status = {word}
+                 ORDER BY seq DESC LIMIT ?{})",
+                values.len()
+            )
+        });
+        conditions = vec![format!("run.seq IN ({})", each.collect::<Vec<_>>().join(" UNION ALL "))];
+    } else if !words.is_empty() {
+        conditions.push(format!("run.status IN ({})", words.join(", ")));
+    }
+    let condition =
+        if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
+    values.push(Box::new(limit_of(filter.limit)));
+    (format!("{condition} ORDER BY run.seq DESC LIMIT ?{}", values.len()), values)
 }

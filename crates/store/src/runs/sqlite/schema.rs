@@ -59,7 +59,8 @@ CREATE TABLE event (
 
 /// The table of runs. Its constraints reject what [`lockkeeper_core::run::RunRow`] rejects, also from other programs.
 ///
-/// `wish` is the lease key of the request. `ready` is 1 if the run can be claimed. `events` is the version of the run.
+/// `wish` is the lease key of the request. `ready` is 1 if the run can be claimed, 0 if it waits for dependencies, and -1 if it is
+/// claimed by its id only. `events` is the version of the run.
 ///
 /// Statuses are compared one by one: for a list of three or more, SQLite creates a table at every change.
 const RUN: &str = "
@@ -147,6 +148,10 @@ pub(super) fn is_complete(connection: &Connection, path: &Path) -> Result<bool, 
 
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     sqlite::connect(path)
+}
+
+pub(super) fn connect_to_read(path: &Path) -> Result<Connection, StoreError> {
+    sqlite::connect_to_read(path)
 }
 
 /// Whether the tables exist. Fails if they belong to another program or to a newer version.

@@ -53,12 +53,20 @@ impl RunRecords for Snapshot<'_> {
         self.tables().latest_run(request)
     }
 
-    fn runs_ending_with(&self, text: &str) -> Result<Vec<Run>, StoreError> {
-        self.tables().runs_ending_with(text)
+    fn runs_by_part(&self, text: &str) -> Result<Vec<Run>, StoreError> {
+        self.tables().runs_by_part(text)
     }
 
     fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
         self.tables().runs(filter)
+    }
+
+    fn runs_with_requests(&self, filter: &RunFilter) -> Result<Vec<(Run, StoredRequest)>, StoreError> {
+        self.tables().runs_with_requests(filter)
+    }
+
+    fn oldest_queued_at(&self) -> Result<Option<i64>, StoreError> {
+        self.tables().oldest_queued_at()
     }
 
     fn run_counts(&self) -> Result<Vec<(Status, u64)>, StoreError> {
@@ -75,6 +83,13 @@ impl RunRecords for Snapshot<'_> {
 
     fn requests(&self, filter: &RequestFilter) -> Result<Vec<StoredRequest>, StoreError> {
         self.tables().requests(filter)
+    }
+
+    fn requests_with_runs(
+        &self,
+        filter: &RequestFilter,
+    ) -> Result<Vec<(StoredRequest, Option<Run>)>, StoreError> {
+        self.tables().requests_with_runs(filter)
     }
 
     fn matching(&self, filter: &RequestFilter) -> Result<Vec<Match>, StoreError> {

@@ -4,14 +4,16 @@ use std::collections::{HashMap, HashSet};
 
 use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::Status;
-use lockkeeper_core::run::admission::{Insert, Known, Refusal, Submission, Submitted, admit};
+use lockkeeper_core::run::admission::{
+    Existing, Insert, Known, Refusal, Replacement, Submission, Submitted, admit, replace,
+};
 use lockkeeper_core::run::transition::Transition;
 use rusqlite::{named_params, params};
 
-use super::rows::Columns;
 use super::tables::Tables;
 use crate::StoreError;
 use crate::runs::Requeue;
+use crate::runs::columns::Columns;
 
 impl Tables<'_> {
     /// Submits requests as admission control decides.
@@ -26,6 +28,35 @@ impl Tables<'_> {
             self.insert_run(seq, request, first)?;
         }
         Ok(admission.answer)
+    }
+
+    /// Submits requests whose ids may be in use.
+    pub(super) fn replace_requests(
+        &self,
+        submission: &Submission<'_>,
+    ) -> Result<Result<Vec<Submitted>, Refusal>, StoreError> {
+        let existing = Existing::read(submission.requests, |id| {
+            let Some(stored) = self.request(id)? else { return Ok(None) };
+            Ok(Some((stored.request, self.latest_run(id)?)))
+        })?;
+        let queue_length = self.queue_length_for(submission)?;
+        let replacements = match replace(submission, &existing, queue_length, self.now()) {
+            Ok(replacements) => replacements,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        for Replacement { cancel, request, exists, first } in &replacements {
+            if let Some(cancel) = cancel
+                && !self.apply(cancel)?
+            {
+                return Err(StoreError::Mismatch(format!(
+                    "run {} changed within a transaction",
+                    cancel.run.id
+                )));
+            }
+            let seq = if *exists { self.redefine_request(request)? } else { self.insert_request(request)? };
+            self.insert_run(seq, request, first)?;
+        }
+        Ok(Ok(replacements.iter().map(Replacement::submitted).collect()))
     }
 
     /// Queues a new run of a request. False if the latest run of the request is not the expected one.
@@ -53,8 +84,12 @@ impl Tables<'_> {
                 }
             }
         }
-        let queue_length = if submission.queue_limit.is_some() { self.queue_length()? } else { 0 };
-        Ok(Known { keys, ids, queue_length })
+        Ok(Known { keys, ids, queue_length: self.queue_length_for(submission)? })
+    }
+
+    /// How many runs are queued; 0 if that does not matter for the submission.
+    fn queue_length_for(&self, submission: &Submission<'_>) -> Result<u64, StoreError> {
+        if submission.queue_limit.is_some() { self.queue_length() } else { Ok(0) }
     }
 
     /// Inserts a new run of a request, with its first event.
@@ -68,7 +103,7 @@ impl Tables<'_> {
                  priority, ready, wish, queued_at, queued_moment, give_up_at, started_at, started_moment, timeout, retry_at,
                  completed_at, completed_moment, exit_code, signal, reason, message, help, events)
              VALUES (:id, :request, :status, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL,
-                 :priority, (SELECT unmet = 0 AND NOT :is_of_stage FROM request WHERE seq = :request), :lease_key,
+                 :priority, (SELECT CASE WHEN :is_of_stage THEN -1 ELSE unmet = 0 END FROM request WHERE seq = :request), :lease_key,
                  :queued_at, :queued_moment, :give_up_at, NULL, NULL, :timeout, NULL,
                  :completed_at, :completed_moment, NULL, NULL, :reason, :message, 0, :version)",
             named_params! {

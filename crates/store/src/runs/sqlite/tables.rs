@@ -9,9 +9,10 @@ use lockkeeper_core::run::{Event, Run, Stamp, Status};
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
-use super::rows::{COLUMNS, Columns, read_run, read_run_and_request};
+use super::rows::{COLUMNS, read_run, read_run_and_request};
 use crate::StoreError;
 use crate::runs::Moved;
+use crate::runs::columns::Columns;
 use crate::sqlite::explain;
 
 /// The tables within one transaction.
@@ -146,7 +147,7 @@ impl<'t> Tables<'t> {
     }
 
     pub(super) fn many(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<Run>, StoreError> {
-        self.rows(sql, values, read_run)
+        self.rows(sql, values, |row| read_run(row, 0))
     }
 
     /// Runs with their requests; the statement selects `request.spec` as well.
@@ -170,10 +171,13 @@ impl<'t> Tables<'t> {
         let mut found = Vec::new();
         for row in rows {
             let row = self.database(row)?;
-            let address = || self.path.display().to_string();
-            found.push(row.map_err(|what| StoreError::Damaged { address: address(), what })?);
+            found.push(row.map_err(|what| self.damaged(what))?);
         }
         Ok(found)
+    }
+
+    pub(super) fn damaged(&self, what: String) -> StoreError {
+        StoreError::Damaged { address: self.path.display().to_string(), what }
     }
 
     pub(super) fn last_insert_rowid(&self) -> i64 {

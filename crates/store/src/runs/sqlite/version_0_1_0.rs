@@ -14,11 +14,11 @@ use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::Status;
 use lockkeeper_core::run::transition::{self, AttemptOutcome, Claimant, FinishPolicy};
 
-use super::rows::parse;
 use super::tables::Tables;
 use super::{SqliteRunStore, failed};
 use crate::StoreError;
 use crate::runs::RunStore;
+use crate::runs::columns::parse;
 
 const START_INTENTS: &str = "ahead";
 /// The worker that is named in the events of runs that are lost.

@@ -4,10 +4,10 @@ use lockkeeper_core::id::{HolderId, WorkerId};
 use lockkeeper_core::liveness::{Origin, ProcessRef};
 use rusqlite::params;
 
-use super::rows::parse;
 use super::tables::Tables;
 use crate::StoreError;
 use crate::runs::Worker;
+use crate::runs::columns::parse;
 
 impl Tables<'_> {
     /// Inserts a worker.
@@ -48,7 +48,7 @@ impl Tables<'_> {
             Ok(Ok(Worker {
                 id,
                 holder: HolderId(row.get::<_, i64>(1)?.cast_unsigned()),
-                origin: Origin { host: row.get(2)?, boot: row.get(3)?, pid_namespace },
+                origin: Origin { host: row.get(2)?, boot: row.get(3)?, pid_namespace, session: None },
                 process: ProcessRef { pid: row.get(5)?, started: row.get::<_, i64>(6)?.cast_unsigned() },
                 jobs: row.get(7)?,
                 started_at: row.get(8)?,

@@ -1,0 +1,213 @@
+//! Open calls of an agent: opened before a tool, closed after it; the names that they hold, and waiting for names.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use lockkeeper_core::id::{LeaseId, Token};
+use lockkeeper_core::lease::{AgentAnswer, AgentCall, Denial};
+use lockkeeper_core::liveness::Contract;
+use lockkeeper_core::record::Lease;
+use lockkeeper_core::resource::Target;
+use lockkeeper_core::time::Moment;
+use lockkeeper_engine::open::{OpenError, has_store, open_engine};
+use lockkeeper_engine::{Acquired, WaitOptions};
+use lockkeeper_platform::wall_clock::WallTime;
+
+use super::plan::{Plan, id_of};
+use super::stores::{Store, Stores};
+use super::{Hook, HookError};
+use crate::Event;
+use crate::open_calls::{OpenCall, OpenName};
+use crate::session::Session;
+
+/// What has changed in the calls of an agent.
+#[derive(Default)]
+pub(super) struct CallChanges {
+    /// Calls that may have changed files that were not known before.
+    pub(super) look: Vec<OpenCall>,
+    /// Names that no call needs any more.
+    pub(super) free: Vec<OpenName>,
+}
+
+impl Hook<'_> {
+    /// Opens or closes calls in the record of the agent, as the event says.
+    pub(super) fn change_calls(&self, session: &mut Session, plan: &Plan) -> CallChanges {
+        let now = WallTime::now().as_micros();
+        let mut changes = CallChanges::default();
+        match self.input.event {
+            Event::BeforeTool => {
+                // The end of an earlier call may never be told, so look now. It may also still run, so it stays open.
+                // Two settings files may call the hook for one call.
+                let own = self.input.tool.as_ref().map(|tool| id_of(self.input, tool));
+                let is_earlier = |call: &&mut OpenCall| is_unseen(call) && own.as_ref() != Some(&call.id);
+                for call in session.calls.iter_mut().filter(is_earlier) {
+                    changes.look.push(call.clone());
+                    call.began = now;
+                }
+                if let Some(open) = &plan.open {
+                    session.open_call(OpenCall { began: now, ..open.clone() });
+                }
+            }
+            Event::AfterTool | Event::ToolFailed => {
+                let Some(tool) = &self.input.tool else { return changes };
+                let id = id_of(self.input, tool);
+                self.go_on_in_background(session, &id);
+                let mut is_first = true;
+                let ends = |call: &OpenCall| {
+                    call.id == id && !call.background && !call.waited && std::mem::take(&mut is_first)
+                };
+                self.close(session, ends, now, &mut changes);
+            }
+            Event::TurnBegins => {
+                self.close(session, |call| !call.background && !call.waited, now, &mut changes);
+            }
+            Event::TurnEnds => {
+                let runs = |task: &str| self.input.background.iter().any(|other| other.id == task);
+                let is_over = |call: &OpenCall| {
+                    !call.background || call.task.as_deref().is_some_and(|task| !runs(task))
+                };
+                self.close(session, is_over, now, &mut changes);
+            }
+            Event::SessionBegins
+            | Event::SessionEnds
+            | Event::SubagentBegins
+            | Event::SubagentEnds
+            | Event::Other(_) => {}
+        }
+        changes
+    }
+
+    fn close(
+        &self,
+        session: &mut Session,
+        ends: impl FnMut(&OpenCall) -> bool,
+        now: i64,
+        changes: &mut CallChanges,
+    ) {
+        let (closed, free) = session.close_calls(ends);
+        changes.free.extend(free);
+        for call in closed {
+            call.paths.iter().for_each(|path| session.note_written(path, now));
+            changes.look.extend(Some(call).filter(is_unseen));
+        }
+    }
+
+    /// Names of commands that go on after the tool has ended are held on.
+    fn go_on_in_background(&self, session: &mut Session, id: &str) {
+        let Some(call) = session.calls.iter_mut().find(|call| call.id == id && !call.background) else {
+            return;
+        };
+        let lasting: Vec<OpenName> = call.names.iter().filter(|name| name.lasts).cloned().collect();
+        if self.input.event == Event::AfterTool && !lasting.is_empty() {
+            let task = self.input.task.clone();
+            let id = call.id.clone();
+            session.open_call(OpenCall { id, names: lasting, background: true, task, ..OpenCall::default() });
+        }
+    }
+
+    /// A sub-agent, or the turn of an agent, ends with all its calls.
+    pub(super) fn close_all(&self, stores: &Stores) -> Result<(), HookError> {
+        let Some(home) = stores.iter().next() else { return Ok(()) };
+        if home.sessions.get(&self.owner).is_none_or(|session| session.calls.is_empty()) {
+            return Ok(());
+        }
+        let mut changes = CallChanges::default();
+        let change =
+            |session: &mut Session| self.close(session, |_| true, WallTime::now().as_micros(), &mut changes);
+        home.sessions.update(&self.owner, change).map_err(HookError::Sessions)?;
+        self.look(stores, &changes.look)?;
+        release(&changes.free)
+    }
+
+    /// Takes back a call that was denied.
+    pub(super) fn withdraw(&self, stores: &Stores, plan: &Plan) -> Result<(), HookError> {
+        let (Some(open), Some(home)) = (&plan.open, stores.iter().next()) else { return Ok(()) };
+        let change = |session: &mut Session| {
+            let at = session.calls.iter().rposition(|call| call.id == open.id && !call.background);
+            let Some(call) = at.map(|at| session.calls.remove(at)) else { return };
+            // What `wait` has got stays for the next attempt.
+            let names: Vec<OpenName> = call.names.into_iter().filter(|name| name.lease.is_some()).collect();
+            if !names.is_empty() {
+                session.open_call(OpenCall { names, waited: true, ..OpenCall::default() });
+            }
+        };
+        home.sessions.update(&self.owner, change).map(|_| ()).map_err(HookError::Sessions)
+    }
+
+    /// Remembers the leases of the names that a call has got, so that its end releases them.
+    pub(super) fn keep_names(
+        &self,
+        stores: &Stores,
+        plan: &Plan,
+        state: &std::path::Path,
+        leases: &[Lease],
+    ) -> Result<(), HookError> {
+        let named: Vec<(&str, (u64, u64))> = leases
+            .iter()
+            .filter_map(|lease| match lease.claim.targets().next()? {
+                Target::Name(name) => Some((name.as_str(), (lease.id.0, lease.token.0))),
+                Target::Path(_) => None,
+            })
+            .collect();
+        let (Some(open), Some(home), false) = (&plan.open, stores.iter().next(), named.is_empty()) else {
+            return Ok(());
+        };
+        let change = |session: &mut Session| {
+            named.iter().for_each(|(name, lease)| session.set_lease(&open.id, name, state, *lease));
+        };
+        home.sessions.update(&self.owner, change).map(|_| ()).map_err(HookError::Sessions)
+    }
+
+    /// Calls the rules, and waits for names that another owner has: their commands may end soon. Files are not waited for.
+    pub(super) fn call_patiently(
+        &self,
+        store: &Store,
+        call: &AgentCall,
+    ) -> Result<(AgentAnswer, Moment), HookError> {
+        let until = Instant::now() + self.call.patience;
+        let mut received: Vec<Lease> = Vec::new();
+        loop {
+            let (mut answer, now) = store.call(call)?;
+            let ticket = answer.denied.iter().find_map(|denial| denial.ticket.as_ref());
+            let waits = !answer.denied.is_empty() && answer.denied.iter().all(can_be_waited_for);
+            let (true, Some(ticket), true) = (waits, ticket, Instant::now() < until) else {
+                answer.picked_up.append(&mut received);
+                return Ok((answer, now));
+            };
+            let options =
+                WaitOptions { until: Some(until), interrupts: &[], grace: Duration::ZERO, tick: None };
+            let acquired = store
+                .engine()?
+                .resume(ticket.id, call.stays, &options, &mut |_| {})
+                .map_err(OpenError::Store)?;
+            if let Acquired::Granted(grant) = acquired {
+                received.push(grant.lease);
+            }
+        }
+    }
+}
+
+/// Whether what a call changed is still to be looked at.
+fn is_unseen(call: &OpenCall) -> bool {
+    call.unknown.is_some() && !call.background && call.root != PathBuf::new()
+}
+
+/// Names are waited for, unless waiting would never end, or would end the holder's processes.
+fn can_be_waited_for(denial: &Denial) -> bool {
+    let is_name = denial.claim.targets().all(|target| matches!(target, Target::Name(_)));
+    let mut leases = denial.blockers.iter().flat_map(|blocker| &blocker.leases);
+    let kills = leases.any(|found| found.record.claim.contract == Contract::Kill);
+    denial.ticket.is_some() && is_name && !kills
+}
+
+/// Releases names that no call needs any more.
+pub(super) fn release(names: &[OpenName]) -> Result<(), HookError> {
+    for name in names.iter().filter(|name| has_store(&name.state)) {
+        if let Some((lease, token)) = name.lease {
+            // It may have ended by its time, which is as good.
+            let engine = open_engine(&name.state)?;
+            let _ = engine.release(LeaseId(lease), Some(Token(token))).map_err(OpenError::Store)?;
+        }
+    }
+    Ok(())
+}

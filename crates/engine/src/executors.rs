@@ -1,0 +1,108 @@
+//! Executors of one store: all of them lock requests in the same format. Otherwise the programs of that format could start a
+//! request that an executor without it runs already.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use lockkeeper_platform::folder::{try_lock, try_lock_shared, unlock};
+
+use crate::report::{Exit, Report};
+use crate::work::Settings;
+
+/// The pause before the others are looked at again.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How executors lock requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecutorFormat {
+    /// Only in the store.
+    Native,
+    /// In the store and in the lock files of aiflow.
+    Aiflow,
+}
+
+impl ExecutorFormat {
+    /// The format of a worker with these settings.
+    pub fn of(settings: &Settings) -> Self {
+        if settings.aiflow.is_some() { Self::Aiflow } else { Self::Native }
+    }
+
+    /// The value of `--lock-format`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Aiflow => "aiflow",
+        }
+    }
+
+    const fn other(self) -> Self {
+        match self {
+            Self::Native => Self::Aiflow,
+            Self::Aiflow => Self::Native,
+        }
+    }
+
+    /// How often the others are looked at. Two that begin at the same time see each other: the one gives up first.
+    const fn looks(self) -> u32 {
+        match self {
+            Self::Native => 30,
+            Self::Aiflow => 10,
+        }
+    }
+
+    fn open(self, state: &Path) -> io::Result<File> {
+        let path = state.join(format!("executors.{}", self.as_str()));
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    }
+}
+
+/// The registration of an executor, until it is dropped or its process ends.
+#[derive(Debug)]
+#[must_use = "the executor is registered as long as this lives"]
+pub struct Registration(#[expect(dead_code, reason = "its lock ends when it is closed")] File);
+
+/// Registers an executor. Refused while executors with another format are at work.
+pub fn register(state: &Path, format: ExecutorFormat) -> Result<Registration, Report> {
+    let failed = |error: io::Error| Report::machine(&error);
+    let own = format.open(state).map_err(failed)?;
+    let others = format.other().open(state).map_err(failed)?;
+    for _ in 0..format.looks() {
+        // Who looks at our file now has it for a moment, and lets it go.
+        if try_lock_shared(&own).map_err(failed)? && try_lock(&others).map_err(failed)? {
+            unlock(&others);
+            return Ok(Registration(own));
+        }
+        thread::sleep(PAUSE);
+    }
+    let other = format.other().as_str();
+    let message =
+        format!("executors of this store are at work that lock requests with --lock-format {other}");
+    Err(Report::new(Exit::Refused, "LOCK_FORMAT_DIFFERS", message)
+        .with_hint(format!("start this one with --lock-format {other}, too, or end the others first"))
+        .with_context("lock_format", other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executors_with_different_formats_exclude_each_other() {
+        let state = tempfile::tempdir().unwrap();
+        let register = |format| register(state.path(), format);
+        let (one, two) =
+            (register(ExecutorFormat::Aiflow).unwrap(), register(ExecutorFormat::Aiflow).unwrap());
+        assert_eq!(register(ExecutorFormat::Native).unwrap_err().code(), "LOCK_FORMAT_DIFFERS");
+        drop(one);
+        assert!(register(ExecutorFormat::Native).is_err());
+        drop(two);
+        let native = register(ExecutorFormat::Native).unwrap();
+        let error = register(ExecutorFormat::Aiflow).unwrap_err();
+        assert!(error.hint().unwrap().contains("--lock-format native"), "{error}");
+        drop(native);
+    }
+}

@@ -1,0 +1,162 @@
+//! Names for owners that nobody chose: people see the command instead of `exec:1039.5f910fbb3c2a7d44`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use lockkeeper_core::liveness::{Origin, ProcessState, Proof};
+use lockkeeper_core::record::Claim;
+use lockkeeper_core::secret::shown_command;
+use lockkeeper_core::waiting::Blocker;
+use lockkeeper_platform::origin;
+use lockkeeper_platform::process;
+use lockkeeper_platform::process_description::{ProcessDescription, describe, user_name};
+
+use crate::Listing;
+use crate::evidence::Evidence;
+
+/// How many processes are looked at. In a very long list, the others are shown by their numbers.
+const DESCRIBED: usize = 200;
+/// The longest command that is shown.
+const LONGEST: usize = 24;
+
+/// What people see instead of owners that nobody chose.
+#[derive(Clone, Debug, Default)]
+pub struct OwnerNames {
+    names: BTreeMap<String, String>,
+}
+
+impl OwnerNames {
+    /// Names the owners of a listing, for a user in this project.
+    pub fn of(listing: &Listing, root: &Path) -> Self {
+        let holders = listing.holders.iter().map(|holder| &*holder.lease.claim);
+        let waiters = listing.waiters.iter().map(|waiter| &*waiter.ticket.claim);
+        Self::of_claims(holders.chain(waiters), root)
+    }
+
+    /// Names the owners of what blocks a claim.
+    pub fn of_blockers(blockers: &[Blocker], root: &Path) -> Self {
+        let holders = blockers.iter().flat_map(|blocker| &blocker.leases).map(|found| &*found.record.claim);
+        let waiters = blockers.iter().flat_map(|blocker| &blocker.tickets).map(|found| &*found.record.claim);
+        Self::of_claims(holders.chain(waiters), root)
+    }
+
+    /// Names the owners of what is known about a name or path.
+    pub fn of_evidence(evidence: &Evidence, root: &Path) -> Self {
+        let holders = evidence.holders.iter().map(|chain| &*chain.holder.lease.claim);
+        let waiters = evidence.waiters.iter().map(|waiter| &*waiter.ticket.claim);
+        Self::of_claims(holders.chain(waiters), root)
+    }
+
+    fn of_claims<'c>(claims: impl Iterator<Item = &'c Claim>, root: &Path) -> Self {
+        let unchosen = claims.filter_map(|claim| Some((claim, short_form(claim.owner.as_str())?)));
+        let here = origin::origin().ok();
+        let name = |(place, (claim, short)): (usize, (&Claim, &str))| {
+            let visible = here.as_ref().filter(|_| place < DESCRIBED);
+            let name = visible.and_then(|here| named(&claim.proof, here, root));
+            (claim.owner.as_str().to_owned(), name.unwrap_or_else(|| short.to_owned()))
+        };
+        Self { names: unchosen.enumerate().map(name).collect() }
+    }
+
+    /// The text with every such owner replaced.
+    pub fn in_text(&self, text: &str) -> String {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || ":._-".contains(c);
+        let (mut replaced, mut rest) = (String::new(), text);
+        while let Some(start) = rest.find(is_part) {
+            let (before, word) = rest.split_at(start);
+            let (word, after) = word.split_at(word.find(|c| !is_part(c)).unwrap_or(word.len()));
+            replaced.push_str(before);
+            replaced.push_str(self.names.get(word).map_or(word, String::as_str));
+            rest = after;
+        }
+        replaced + rest
+    }
+}
+
+/// `exec:1039` for `exec:1039.5f910fbb3c2a7d44`; none for an owner that somebody chose.
+fn short_form(owner: &str) -> Option<&str> {
+    let (short, random) = owner.rsplit_once('.')?;
+    let (_, pid) = short.split_once(':')?;
+    let is_number = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
+    let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (is_number && is_random).then_some(short)
+}
+
+/// Describes the process of a claim, if it runs where this process can see it.
+fn named(proof: &Proof, here: &Origin, root: &Path) -> Option<String> {
+    let is_visible = here.boot == proof.origin.boot && here.pid_namespace == proof.origin.pid_namespace;
+    let process = proof.made_for().filter(|_| is_visible)?;
+    if process::look(process) != ProcessState::Running {
+        return None;
+    }
+    in_words(&describe(process.pid), process::user(), root)
+}
+
+/// The command, and what differs from the reader: another user, another work tree.
+fn in_words(found: &ProcessDescription, reader: u32, root: &Path) -> Option<String> {
+    let command = command(&found.words)?;
+    let user = found.user.filter(|user| *user != reader);
+    let user = user.map(|user| user_name(user).unwrap_or_else(|| format!("user {user}")));
+    let folder = found.folder.as_deref().filter(|folder| !folder.starts_with(root));
+    let folder = folder.and_then(Path::file_name).map(|name| format!("in {}", name.to_string_lossy()));
+    let differs: Vec<String> = user.into_iter().chain(folder).collect();
+    Some(if differs.is_empty() { command } else { format!("{command} ({})", differs.join(", ")) })
+}
+
+/// The command of a process. Of `lockkeeper exec db -- make test` that is `make test`.
+fn command(words: &[String]) -> Option<String> {
+    let words = shown_command(words);
+    let program = Path::new(words.first()?).file_name()?.to_string_lossy().into_owned();
+    let after = |mark: &str| words.iter().position(|word| word == mark).map(|place| &words[place + 1..]);
+    let own = match program.as_str() {
+        "lockkeeper" => after("--").or_else(|| after("-c").map(|rest| &rest[..rest.len().min(1)])),
+        _ => None,
+    };
+    let text = match own.filter(|own| !own.is_empty()) {
+        Some(own) => own.join(" "),
+        None => [&[program][..], &words[1..]].concat().join(" "),
+    };
+    let mut short: String = text.chars().take(LONGEST).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    Some(short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_owners_that_nobody_chose_are_renamed() {
+        assert_eq!(short_form("exec:1039.5f910fbb3c2a7d44"), Some("exec:1039"));
+        for chosen in
+            ["worker:1", "worker:1.5", "claude:S1", "exec:me.5f910fbb3c2a7d44", "exec:1039.5f910fbb"]
+        {
+            assert_eq!(short_form(chosen), None, "{chosen}");
+        }
+    }
+
+    #[test]
+    fn owners_are_replaced_within_texts() {
+        let owner = "exec:1039.5f910fbb3c2a7d44".to_owned();
+        let names = OwnerNames { names: [(owner, "make".to_owned())].into() };
+        let text = "db, held by exec:1039.5f910fbb3c2a7d44 (数据), behind exec:1039.5f910fbb3c2a7d45";
+        assert_eq!(names.in_text(text), "db, held by make (数据), behind exec:1039.5f910fbb3c2a7d45");
+        assert_eq!(names.in_text(""), "");
+    }
+
+    #[test]
+    fn a_process_is_its_command_and_what_differs_from_the_reader() {
+        let found = |line: &str, user, folder: &str| {
+            let words = line.split(' ').map(str::to_owned).collect();
+            let found = ProcessDescription { words, user: Some(user), folder: Some(folder.into()) };
+            in_words(&found, 7, Path::new("/project")).unwrap()
+        };
+        assert_eq!(found("/bin/lockkeeper exec db -- make test", 7, "/project/src"), "make test");
+        assert_eq!(found("lockkeeper exec db -c ls", 7, "/project"), "ls");
+        assert_eq!(found("/bin/sh deploy.sh", 7, "/work/tree"), "sh deploy.sh (in tree)");
+        assert_eq!(found("make", u32::MAX - 9, "/project"), format!("make (user {})", u32::MAX - 9));
+        assert_eq!(found(&"x".repeat(50), 7, "/project"), format!("{}…", "x".repeat(LONGEST)));
+    }
+}

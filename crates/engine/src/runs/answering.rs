@@ -1,0 +1,61 @@
+//! Answers: a command that asked for help ends, and a new run of its request gets the answer of a person.
+
+use std::io::{self, Read};
+
+use lockkeeper_core::id::{RequestId, RunId};
+use lockkeeper_core::request::RequestStatus;
+use lockkeeper_platform::fs as local;
+
+use super::submit::requeue;
+use super::{RunError, RunFolder, Runs};
+
+/// The variable in which a command gets the answer.
+pub const ANSWER: &str = "LOCKKEEPER_ANSWER";
+/// The longest answer, in bytes: a variable of a process cannot be much longer.
+pub(super) const LONGEST_ANSWER: usize = 64 * 1024;
+
+impl Runs {
+    /// Queues a new run of a request that needs input, and keeps the answer for its command. A crash in between leaves a folder
+    /// without a run.
+    pub fn answer(&self, request: &RequestId, answer: &str) -> Result<RunId, RunError> {
+        if answer.is_empty() || answer.len() > LONGEST_ANSWER || answer.contains('\0') {
+            return Err(RunError::BadAnswer);
+        }
+        let id = self.new_run_ids(1)?.swap_remove(0);
+        let records = self.store.snapshot()?;
+        let stored = records.request(request)?.ok_or_else(|| RunError::NoRequest(request.clone()))?;
+        if stored.status != RequestStatus::NeedsInput {
+            return Err(RunError::NotAsked { request: request.clone(), status: stored.status });
+        }
+        let new = requeue(&*records, request, id.clone())?;
+        drop(records);
+        let folder = self.folder_of(&id);
+        folder
+            .make()
+            .and_then(|()| folder.put(&folder.answer(), answer.as_bytes()))
+            .map_err(RunError::Machine)?;
+        // Somebody else may have answered since.
+        if self.store.requeue(&[new])? == [true] {
+            self.store.sync()?;
+            return Ok(id);
+        }
+        folder.remove().map_err(RunError::Machine)?;
+        let status = self.request(request)?.request.status;
+        Err(RunError::NotAsked { request: request.clone(), status })
+    }
+}
+
+impl RunFolder {
+    /// The answer that its command gets; none if nobody has answered.
+    pub(crate) fn read_answer(&self) -> io::Result<Option<String>> {
+        let path = self.answer();
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+        let file = match local::open_in(folder, name.as_ref()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut text = String::new();
+        file.take(LONGEST_ANSWER as u64).read_to_string(&mut text)?;
+        Ok(Some(text))
+    }
+}

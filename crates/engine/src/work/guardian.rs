@@ -1,0 +1,45 @@
+//! The guardian of a worker, which starts its commands and knows how they ended when the worker is killed.
+
+use std::sync::{Arc, Mutex};
+
+use super::locked;
+use super::start_marks::StartMarks;
+use lockkeeper_platform::exec::{Guardian, GuardianLine};
+
+/// Whether a worker has a guardian.
+#[derive(Debug, Default)]
+enum State {
+    /// No command was started yet, or the last guardian was killed.
+    #[default]
+    None,
+    Some(Arc<Guardian>),
+    /// None can be started here. The worker starts its commands itself.
+    Impossible,
+}
+
+/// The guardian of one worker. It is started with the first command, and again after it was killed.
+#[derive(Debug, Default)]
+pub(super) struct GuardianOffice {
+    state: Mutex<State>,
+}
+
+impl GuardianOffice {
+    /// A new line to the guardian. None if the worker has to start its command itself.
+    pub(super) fn line(&self, marks: &StartMarks) -> Option<Arc<GuardianLine>> {
+        let mut state = locked(&self.state);
+        let guardian = match &*state {
+            State::Impossible => return None,
+            State::Some(guardian) if !guardian.has_ended() => Arc::clone(guardian),
+            State::Some(_) | State::None => {
+                let (begun, ended) = marks.files();
+                let Ok(guardian) = Guardian::start(begun, ended) else {
+                    *state = State::Impossible;
+                    return None;
+                };
+                *state = State::Some(Arc::clone(&guardian));
+                guardian
+            }
+        };
+        guardian.connect().ok().map(Arc::new)
+    }
+}

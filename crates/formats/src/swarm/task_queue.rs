@@ -1,0 +1,371 @@
+//! The task queue of a swarm, `tasks.json`: tells the other workers who has a task, and how it ended.
+//!
+//! The original program reads the whole file, changes one task, writes `tasks.json.tmp` under `flock`, and renames it. We
+//! take the same lock, and rename a file of our own over the queue, so that a writer of theirs that waits for the lock still
+//! finds its file. Their reading is not under the lock: a change of ours in between is lost, and [`TaskQueue::keep`] makes
+//! it again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use lockkeeper_platform::folder;
+use lockkeeper_platform::wall_clock::WallTime;
+use rustix::fs::OFlags;
+use thiserror::Error;
+
+use crate::json::Json;
+
+/// The variable with the name of the file, relative to the folder of the swarm.
+pub const VARIABLE: &str = "AI_SWARM_TASKS_FILE";
+/// How long another program may have the file locked.
+const LOCK_LIMIT: Duration = Duration::from_secs(10);
+/// How often a file is looked for that the original program renames just now, and the pause between.
+const LOOKS: (u32, Duration) = (20, Duration::from_millis(10));
+/// The largest file that is read.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The worker of a task, as newer programs call it.
+const NEWER_HOLDER: &str = "assigned_worker_id";
+/// The key under which we remember our own assignment. Other programs keep keys that they do not know.
+const OWN: &str = "lockkeeper";
+
+/// Why the queue of a swarm cannot be changed.
+#[derive(Debug, Error)]
+pub enum QueueError {
+    /// The file cannot be read, written or locked.
+    #[error("cannot {what} the task queue {}", path.display())]
+    Io {
+        /// What failed.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The file is not a list of tasks.
+    #[error("{} is not a task queue: {what}", path.display())]
+    NotUnderstood {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// Who executes a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Executor<'e> {
+    /// The worker.
+    pub worker: &'e str,
+    /// Its run.
+    pub run: &'e str,
+}
+
+/// What became of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskEnd {
+    /// It is done. The path is that of its output.
+    Completed(String),
+    /// It failed, for this reason.
+    Failed(String),
+    /// It was given up before its end: others may take it.
+    Returned,
+}
+
+/// Whether a task can be assigned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Assignment {
+    /// It is assigned to the worker now.
+    Assigned,
+    /// Another worker has it, or it has ended. This is its status, with the worker.
+    Taken(String),
+    /// The file has no such task, or is gone.
+    Absent,
+}
+
+/// The queue of one swarm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskQueue {
+    path: PathBuf,
+}
+
+impl TaskQueue {
+    /// Remembers the file. Does not touch it yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Assigns a task to a worker for a run, unless another program has it or has completed it.
+    pub fn assign(&self, task: &str, by: Executor<'_>, now: WallTime) -> Result<Assignment, QueueError> {
+        let mut found = Assignment::Absent;
+        self.change(task, &mut |entry| {
+            let status = status(entry).to_owned();
+            if !matches!(status.as_str(), "pending" | "failed") && !is_ours(entry) {
+                let by = holder(entry).map_or_else(String::new, |holder| format!(" by {holder}"));
+                found = Assignment::Taken(format!("{status}{by}"));
+                return false;
+            }
+            found = Assignment::Assigned;
+            assign(entry, by, now)
+        })?;
+        Ok(found)
+    }
+
+    /// Assigns the task of a run again: another program has overwritten that, or another worker goes on with the run.
+    pub fn keep(&self, task: &str, by: Executor<'_>, now: WallTime) -> Result<(), QueueError> {
+        self.change(task, &mut |entry| {
+            // The caller has the lock of the task, so nobody else is at it.
+            let is_kept = status(entry) == "assigned" && holder(entry) == Some(by.worker);
+            let is_lost = status(entry) == "pending" || run(entry) == Some(by.run);
+            !is_kept && is_lost && assign(entry, by, now)
+        })
+    }
+
+    /// Writes the end of the task of a run.
+    pub fn end(&self, task: &str, by: Executor<'_>, end: &TaskEnd, now: WallTime) -> Result<(), QueueError> {
+        self.change(task, &mut |entry| {
+            if !is_ours(entry) || run(entry) != Some(by.run) {
+                return false;
+            }
+            match end {
+                TaskEnd::Completed(output) => {
+                    entry.set("status", "completed");
+                    entry.set("result_file", output.as_str());
+                    entry.set("completed_at", time(now).as_str());
+                }
+                TaskEnd::Failed(reason) => {
+                    entry.set("status", "failed");
+                    entry.set("error", reason.as_str());
+                    entry.set("failed_at", time(now).as_str());
+                }
+                TaskEnd::Returned => {
+                    entry.set("status", "pending");
+                    entry.set("assigned_to", Json::Null);
+                }
+            }
+            true
+        })
+    }
+
+    /// Changes the entry of a task under the lock of the file. Nothing is written if `change` returns false.
+    fn change(&self, task: &str, change: &mut dyn FnMut(&mut Json) -> bool) -> Result<(), QueueError> {
+        if !self.path.exists() && !self.beside(".bak").exists() {
+            return Ok(());
+        }
+        let _lock = self.lock()?;
+        let Some(text) = self.read()? else { return Ok(()) };
+        let wrong = |what: &str| QueueError::NotUnderstood { path: self.path.clone(), what: what.to_owned() };
+        let mut file = Json::parse(&text).map_err(|error| wrong(&error.to_string()))?;
+        let is_task = |entry: &Json| match entry.get("id") {
+            Some(Json::Text(id) | Json::Number(id)) => id == task,
+            Some(_) | None => false,
+        };
+        let entries = match &mut file {
+            Json::List(entries) => Some(entries),
+            Json::Object(fields) => fields.iter_mut().find_map(|(key, value)| match value {
+                Json::List(entries) if key == "tasks" => Some(entries),
+                _ => None,
+            }),
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) => None,
+        };
+        let entries = entries.ok_or_else(|| wrong("it has no list of tasks"))?;
+        let Some(entry) = entries.iter_mut().find(|entry| is_task(entry)) else { return Ok(()) };
+        if change(entry) { self.write(&file.to_pretty()) } else { Ok(()) }
+    }
+
+    /// Locks the file as the original program does: by `flock` on `tasks.json.tmp`.
+    fn lock(&self) -> Result<File, QueueError> {
+        let path = self.beside(".tmp");
+        let failed = |source| QueueError::Io { what: "lock", path: path.clone(), source };
+        loop {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o600);
+            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            options.custom_flags(i32::try_from(flags.bits()).unwrap_or_default());
+            let file = options.open(&path).map_err(failed)?;
+            if !file.metadata().map_err(failed)?.is_file() {
+                return Err(failed(io::Error::other("it is not a regular file")));
+            }
+            let held = folder::lock_within(file.into(), LOCK_LIMIT).map_err(failed)?;
+            let file: File = held.ok_or_else(|| failed(io::ErrorKind::TimedOut.into()))?.into();
+            let own = file.metadata().map_err(failed)?;
+            // The original program has renamed the file that was locked.
+            if fs::metadata(&path).is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino())) {
+                return Ok(file);
+            }
+        }
+    }
+
+    fn read(&self) -> Result<Option<String>, QueueError> {
+        let failed = |source| QueueError::Io { what: "read", path: self.path.clone(), source };
+        for _ in 0..LOOKS.0 {
+            match File::open(&self.path) {
+                Ok(file) => {
+                    let mut text = String::new();
+                    file.take(MAX_BYTES).read_to_string(&mut text).map_err(failed)?;
+                    return Ok(Some(text));
+                }
+                // The original program moves the file away before it renames the new one.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => thread::sleep(LOOKS.1),
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Replaces the file in one step. The old one stays as `tasks.json.bak`, as the original program leaves it.
+    fn write(&self, text: &str) -> Result<(), QueueError> {
+        let failed = |source| QueueError::Io { what: "write", path: self.path.clone(), source };
+        let own = self.beside(&format!(".{}.new", std::process::id()));
+        let kept = self.beside(&format!(".{}.old", std::process::id()));
+        let written = || -> io::Result<()> {
+            let mut file =
+                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&own)?;
+            file.set_permissions(fs::metadata(&self.path)?.permissions())?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::hard_link(&self.path, &kept)?;
+            fs::rename(&kept, self.beside(".bak"))?;
+            fs::rename(&own, &self.path)
+        };
+        written().map_err(|error| {
+            // Nothing of ours is left where the change failed.
+            let _ = fs::remove_file(&own);
+            let _ = fs::remove_file(&kept);
+            failed(error)
+        })
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(suffix);
+        PathBuf::from(name)
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn assign(entry: &mut Json, by: Executor<'_>, now: WallTime) -> bool {
+    entry.set("status", "assigned");
+    entry.set("assigned_to", by.worker);
+    if entry.get(NEWER_HOLDER).is_some() {
+        entry.set(NEWER_HOLDER, by.worker);
+    }
+    entry.set("assigned_at", time(now).as_str());
+    let own = [("worker", by.worker), ("run_id", by.run)];
+    entry.set(OWN, Json::Object(own.map(|(key, value)| (key.to_owned(), value.into())).into()));
+    true
+}
+
+fn status(entry: &Json) -> &str {
+    entry.get("status").and_then(Json::as_text).unwrap_or("pending")
+}
+
+/// The worker of a task.
+fn holder(entry: &Json) -> Option<&str> {
+    [NEWER_HOLDER, "assigned_to"].into_iter().find_map(|key| entry.get(key)).and_then(Json::as_text)
+}
+
+/// The run that we assigned the task for.
+fn run(entry: &Json) -> Option<&str> {
+    entry.get(OWN)?.get("run_id")?.as_text()
+}
+
+/// Whether nobody has assigned the task since we did.
+fn is_ours(entry: &Json) -> bool {
+    let ours = entry.get(OWN).and_then(|own| own.get("worker")).and_then(Json::as_text);
+    ours.is_some() && ours == holder(entry)
+}
+
+/// Local time as the original program writes it: `2026-01-31 12:00:00`.
+fn time(now: WallTime) -> String {
+    now.local().chars().take(19).map(|c| if c == 'T' { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: Executor<'_> = Executor { worker: "W-1", run: "RUN-1" };
+    const NOON: WallTime = WallTime::from_micros(1_770_000_000_000_000);
+
+    fn queue(text: &str) -> (tempfile::TempDir, TaskQueue) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tasks.json");
+        fs::write(&path, text).unwrap();
+        (folder, TaskQueue::new(path))
+    }
+
+    fn entry(queue: &TaskQueue) -> Json {
+        let file = Json::parse(&fs::read_to_string(queue.path()).unwrap()).unwrap();
+        match file.get("tasks") {
+            Some(Json::List(entries)) => entries[0].clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn text<'e>(entry: &'e Json, key: &str) -> &'e str {
+        entry.get(key).and_then(Json::as_text).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_task_is_assigned_kept_and_ended_without_loss() {
+        let (folder, queue) =
+            queue(r#"{"tasks":[{"id":7,"status":"pending","n":123456789012345678901234567890}]}"#);
+        assert_eq!(queue.assign("7", US, NOON).unwrap(), Assignment::Assigned);
+        let assigned = entry(&queue);
+        assert_eq!((text(&assigned, "status"), text(&assigned, "assigned_to")), ("assigned", "W-1"));
+        assert_eq!(assigned.get("n"), Some(&Json::Number("123456789012345678901234567890".to_owned())));
+        // A program that read the file before wrote it after.
+        fs::copy(folder.path().join("tasks.json.bak"), queue.path()).unwrap();
+        queue.keep("7", US, NOON).unwrap();
+        assert_eq!(text(&entry(&queue), "status"), "assigned");
+        queue.end("7", US, &TaskEnd::Completed("out".to_owned()), NOON).unwrap();
+        let ended = entry(&queue);
+        assert_eq!((text(&ended, "status"), text(&ended, "result_file")), ("completed", "out"));
+        let mut names: Vec<_> = fs::read_dir(&folder).unwrap().map(|one| one.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["tasks.json", "tasks.json.bak", "tasks.json.tmp"]);
+    }
+
+    #[test]
+    fn what_another_program_has_is_left_to_it() {
+        for status in ["assigned", "ASSIGNED", "completed", "DONE"] {
+            let text = format!(r#"{{"tasks":[{{"id":"t","status":"{status}","assigned_to":"w2"}}]}}"#);
+            let (_folder, queue) = queue(&text);
+            let taken = queue.assign("t", US, NOON).unwrap();
+            assert_eq!(taken, Assignment::Taken(format!("{status} by w2")));
+            queue.end("t", US, &TaskEnd::Returned, NOON).unwrap();
+            assert_eq!(fs::read_to_string(queue.path()).unwrap(), text, "nothing was written");
+        }
+        let (folder, queue) = queue(r#"{"tasks":[]}"#);
+        assert_eq!(queue.assign("t", US, NOON).unwrap(), Assignment::Absent);
+        fs::write(queue.path(), "{").unwrap();
+        assert!(matches!(queue.assign("t", US, NOON), Err(QueueError::NotUnderstood { .. })));
+        assert_eq!(fs::read_to_string(queue.path()).unwrap(), "{");
+        drop(folder);
+        assert_eq!(queue.assign("t", US, NOON).unwrap(), Assignment::Absent);
+    }
+
+    #[test]
+    fn another_worker_goes_on_with_the_run() {
+        let (_folder, queue) = queue(r#"{"tasks":[{"id":"t","status":"pending"}]}"#);
+        queue.assign("t", US, NOON).unwrap();
+        let other = Executor { worker: "W-2", run: "RUN-1" };
+        queue.keep("t", other, NOON).unwrap();
+        assert_eq!(text(&entry(&queue), "assigned_to"), "W-2");
+        queue.end("t", other, &TaskEnd::Returned, NOON).unwrap();
+        assert_eq!(text(&entry(&queue), "status"), "pending");
+        // A master of theirs has it now.
+        let theirs = r#"{"tasks":[{"id":"t","status":"ASSIGNED","assigned_to":"W-2","assigned_worker_id":"w9","lockkeeper":{"worker":"W-2","run_id":"RUN-1"}}]}"#;
+        fs::write(queue.path(), theirs).unwrap();
+        assert_eq!(queue.assign("t", other, NOON).unwrap(), Assignment::Taken("ASSIGNED by w9".to_owned()));
+    }
+}

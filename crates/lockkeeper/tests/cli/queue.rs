@@ -1,0 +1,63 @@
+//! The queue from the command line: why it stopped, and in which format requests are locked.
+
+use lockkeeper_testing::{files, until_seen, world};
+use serde_json::json;
+
+/// Requirement 185.
+#[test]
+fn why_the_queue_stopped_is_told() {
+    let world = world!().with_state();
+    world.run(["submit", "--id", "RQ-1", "--", "sh", "-c", "exit 3"]).code(0);
+    let run = world.run(["--json", "queue", "auto"]).code(1).json()["runs"][0]["id"].take();
+    let listed = world.run(["--json", "queue", "list"]).code(0).json();
+    let stop = &listed["last_stop"];
+    assert_eq!((&stop["reason"], &stop["run_id"], &stop["check"]), (&json!("FAILED"), &run, &json!(null)));
+    world.run(["queue", "list"]).code(0).says("why the queue stopped: The last request failed.");
+    world.run(["--lang", "zh", "queue", "list"]).code(0).says("队列停止的原因：最后一个请求失败了。");
+}
+
+/// Requirement 195. Otherwise a program of aiflow could run what a native worker runs already.
+#[test]
+fn executors_of_one_store_lock_in_one_format() {
+    let world = world!().with_state();
+    world.run(["submit", "--id", "RQ-1", "--", "sh", "-c", "while [ ! -e go ]; do sleep 0.02; done"]).code(0);
+    let worker = world.start(["work", "--drain", "--lock-format", "aiflow"]);
+    let running =
+        || world.run(["--json", "runs", "--status", "running"]).json()["runs"].as_array().unwrap().len();
+    until_seen("it runs", running, |count| *count == 1);
+    world.run(["work", "--drain"]).code(75).says("--lock-format aiflow");
+    let error = world.run(["--json", "queue", "run-next"]).code(75).json()["error"].take();
+    assert_eq!(error["reason_code"], "LOCK_FORMAT_DIFFERS");
+    world.touch("go");
+    worker.wait().code(0);
+    world.run(["work", "--drain"]).code(0);
+}
+
+/// Requirements 139 and 141. Locks of all formats are in one list.
+#[test]
+fn locks_of_all_formats_are_listed_with_their_format() {
+    let world = world!().with_state();
+    world.run(["task", "lock", "t1", "--worker", "w1"]).code(0);
+    files::write(&world.path(".aiflow/locks/RQ-1.lock"), "RUN-1");
+    files::write(
+        &world.path(".sprint-running"),
+        "pid: 4194304\nsession_id: s\nstarted_at: 2026-01-31T12:00:00Z\n",
+    );
+    files::write(&world.beside("groups").join("registry.log"), "g:4194304:g:1700000000:ACTIVE\n");
+    let listed = world.run(["--json", "locks"]).code(0).json();
+    let found: Vec<String> = listed["foreign"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lock| format!("{} {}", lock["format"].as_str().unwrap(), lock["state"].as_str().unwrap()))
+        .collect();
+    assert_eq!(found, ["sprint stale", "swarm held", "group stale", "aiflow held"], "{listed}");
+    world.run(["locks"]).code(0).prints("FORMAT").prints("request RQ-1").prints("RUN-1");
+    for number in 0..4 {
+        let line = format!("g{number}:4194304:g{number}:1700000000:ACTIVE\n");
+        let path = world.beside("groups").join("registry.log");
+        files::write(&path, std::fs::read_to_string(&path).unwrap() + &line);
+    }
+    let alerts = world.run(["--json", "locks"]).code(0).json()["alerts"].take();
+    assert_eq!((&alerts[0]["code"], &alerts[0]["value"]), (&json!("ORPHAN_LOCKS"), &json!(6)), "{alerts}");
+}

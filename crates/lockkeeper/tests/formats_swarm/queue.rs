@@ -1,0 +1,125 @@
+//! The queue of a swarm, `tasks.json`: what our workers write, and what a worker of the original system sees.
+
+use std::fs;
+
+use lockkeeper_testing::{Finished, World, files, processes, until_seen, world};
+use serde_json::{Value, json};
+
+/// Reads the pending tasks, assigns the first one to itself, and writes the file back, as the original program does.
+const THEIR_WORKER: &str = r#"
+import fcntl, json, os, sys
+path = sys.argv[1]
+tasks = json.load(open(path))["tasks"]
+pending = [task for task in tasks if task["status"] == "pending"]
+if pending:
+    pending[0]["status"] = "assigned"
+    pending[0]["assigned_to"] = "theirs"
+    with open(path + ".tmp", "w") as file:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        json.dump({"tasks": tasks}, file, indent=2)
+        file.flush(); os.fsync(file.fileno())
+    os.replace(path, path + ".bak")
+    os.rename(path + ".tmp", path)
+print(pending[0]["id"] if pending else "none")
+"#;
+
+fn swarm(tasks: &Value) -> World {
+    let world = world!().with_state();
+    files::write(&world.beside("swarm").join("tasks.json"), json!({ "tasks": tasks }).to_string());
+    world
+}
+
+fn path(world: &World) -> String {
+    world.beside("swarm").join("tasks.json").to_str().unwrap().to_owned()
+}
+
+fn import(world: &World, command: &str) {
+    world.run(["submit", "--from-swarm", &path(world), "--agent-command", command]).code(0);
+}
+
+fn statuses(world: &World) -> Vec<String> {
+    let file: Value = serde_json::from_slice(&fs::read(path(world)).unwrap()).unwrap();
+    let tasks = file["tasks"].as_array().unwrap();
+    tasks.iter().map(|task| format!("{} {}", task["id"], task["status"].as_str().unwrap())).collect()
+}
+
+fn their_worker(world: &World) -> String {
+    let worker = Finished::of(world.command("python3").args(["-c", THEIR_WORKER, &path(world)])).code(0);
+    worker.stdout().trim().to_owned()
+}
+
+/// Requirement 68. What runs here is not pending for their workers, and what they have is not run here.
+#[test]
+fn a_task_is_assigned_and_ended_where_the_original_program_reads_it() {
+    let world = swarm(&json!([
+        { "id": "good", "prompt": "true", "status": "pending", "big": 12345 },
+        { "id": "bad", "prompt": "false", "status": "pending" },
+        { "id": "long", "prompt": "until [ -e go ]; do sleep 0.02; done", "status": "pending" },
+        { "id": "done", "prompt": "true", "status": "DONE" },
+    ]));
+    let text = fs::read_to_string(path(&world)).unwrap().replace("12345", "123456789012345678901234567890");
+    fs::write(path(&world), text).unwrap();
+    import(&world, "sh -c {prompt}");
+    let worker = world.start(["work", "--drain"]);
+    until_seen("the long one runs", || statuses(&world), |all| all[2] == "\"long\" assigned");
+    assert_eq!(their_worker(&world), "none", "{:?}", statuses(&world));
+    world.touch("go");
+    worker.wait().code(1);
+    let expected = ["\"good\" completed", "\"bad\" failed", "\"long\" completed", "\"done\" DONE"];
+    assert_eq!(statuses(&world), expected);
+    let text = fs::read_to_string(path(&world)).unwrap();
+    assert!(text.contains("123456789012345678901234567890"), "{text}");
+    assert_eq!(files::names(&world.beside("swarm").join("locks")), [""; 0]);
+}
+
+/// Requirement 68.
+#[test]
+fn a_task_that_another_worker_has_taken_is_left_to_it() {
+    let world = swarm(&json!([{ "id": "t1", "prompt": "true", "status": "pending" }]));
+    import(&world, "sh -c {prompt}");
+    assert_eq!(their_worker(&world), "t1");
+    let mut worker = world.start(["work"]);
+    worker.until_stderr("task t1 is assigned by theirs");
+    assert_eq!(statuses(&world), ["\"t1\" assigned"]);
+    worker.kill();
+}
+
+/// Requirements 68 and 197. The worker that goes on with a run takes over the lock of its task.
+#[test]
+fn after_a_workers_death_the_lock_of_its_task_goes_with_the_run() {
+    let world = swarm(
+        &json!([{ "id": "t1", "prompt": "until [ -e go ]; do sleep 0.02; done", "status": "pending" }]),
+    );
+    import(&world, "sh -c {prompt}");
+    let lock = world.beside("swarm").join("locks/t1.lock");
+    let mut first = world.start(["work"]);
+    let running = || processes::of_runs(&world.path("state")).len();
+    until_seen("it runs", running, |count| *count > 0);
+    let dead: Value = serde_json::from_slice(&fs::read(&lock).unwrap()).unwrap();
+    first.kill();
+    let second = world.start(["work", "--drain"]);
+    let holder = || fs::read(&lock).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    let is_other =
+        |lock: &Option<Value>| lock.as_ref().is_some_and(|lock| lock["worker_id"] != dead["worker_id"]);
+    until_seen("the lock has another worker", holder, is_other);
+    world.touch("go");
+    let _ = second.wait();
+    assert!(!lock.exists());
+    assert_ne!(statuses(&world), ["\"t1\" assigned"]);
+}
+
+/// Requirement 204. An id is refused by all commands, or by none.
+#[test]
+fn ids_are_refused_everywhere() {
+    for id in [".", "..", "-x", "a/b", "a\nb", ""] {
+        let world = swarm(&json!([{ "id": id, "prompt": "true" }]));
+        world.run(["task", "lock", "--worker", "w", "--", id]).code(2);
+        world.run(["status", "emit", "START", &format!("--task={id}")]).code(2);
+        world.run(["submit", "--from-swarm", &path(&world), "--agent-command", "sh -c {prompt}"]).code(2);
+    }
+    let long = "x".repeat(250);
+    let world = swarm(&json!([{ "id": long, "prompt": "true" }]));
+    world.run(["task", "lock", &long, "--worker", "w"]).code(0);
+    world.run(["status", "emit", "START", "--task", &long]).code(0);
+    import(&world, "sh -c {prompt}");
+}

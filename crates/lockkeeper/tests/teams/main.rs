@@ -1,0 +1,10 @@
+//! Several machines on one PostgreSQL server: leases, sessions, guardians, cut links.
+//!
+//! A machine is a runtime folder of its own: a kernel lock in another folder proves nothing here.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod cut_off;
+mod holders;
+mod settings;
+mod team;

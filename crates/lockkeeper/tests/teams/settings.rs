@@ -1,0 +1,42 @@
+//! The settings of a store that several machines share.
+
+use lockkeeper_testing::World;
+
+fn world() -> World {
+    World::new(env!("CARGO_BIN_EXE_lockkeeper"))
+}
+
+#[test]
+fn a_shared_store_needs_a_project() {
+    let world = world().set("LOCKKEEPER_STORE", "postgres://me@localhost/locks");
+    world.run(["locks"]).code(2).says("needs the name of a project").says("project = \"NAME\"");
+    world.run(["locks", "--store", "postgres://me@localhost/locks"]).code(2);
+}
+
+#[test]
+fn a_password_in_arguments_or_files_is_refused_and_not_shown() {
+    let world = world()
+        .write("lockkeeper.toml", "store = \"postgres://me:hunter2@localhost/locks\"\nproject = \"p\"\n");
+    for args in [&["locks"][..], &["locks", "--store", "postgres://me:hunter2@h/locks"]] {
+        let said = world.run(args).code(2).says("contains a password").says("~/.pgpass");
+        assert!(!format!("{}{}", said.stdout(), said.stderr()).contains("hunter2"));
+    }
+}
+
+#[test]
+fn nothing_is_sent_unencrypted_to_another_machine() {
+    let world = world().set("LOCKKEEPER_PROJECT", "p");
+    let address = "postgres://me@db.example/locks?sslmode=disable";
+    world.run(["locks", "--store", address]).code(2).says("unencrypted").says("verify-full");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_exit_69() {
+    let world = world().set("LOCKKEEPER_PROJECT", "p");
+    let address = "postgres://me@127.0.0.1:1/locks";
+    world
+        .run(["exec", "db", "--store", address, "--", "touch", "ran"])
+        .code(69)
+        .says("postgres://127.0.0.1:1/locks");
+    assert!(!world.path("ran").exists());
+}

@@ -1,0 +1,369 @@
+//! Address of a PostgreSQL server: what a URL, the environment and password files say about how to reach it.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use thiserror::Error;
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// How to reach a server, with the password if it needs one.
+#[derive(Clone)]
+pub struct PostgresAddress {
+    pub(super) config: Config,
+    pub(super) tls: Option<MakeRustlsConnect>,
+}
+
+/// Shows no password.
+impl fmt::Debug for PostgresAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresAddress").field("address", &shown(&self.config)).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for PostgresAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.config))
+    }
+}
+
+/// Why an address cannot be used. No message contains a password.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// It is not an address of PostgreSQL.
+    #[error("the address of the store cannot be read: {0}")]
+    Unreadable(String),
+    /// It contains a password, which everybody could read.
+    #[error("the address of the store contains a password")]
+    HasPassword,
+    /// Its connection would not be encrypted.
+    #[error("sslmode={mode} would send everything to {host} unencrypted")]
+    Unencrypted {
+        /// The setting.
+        mode: String,
+        /// The server.
+        host: String,
+    },
+    /// Others can read the file with the password.
+    #[error("others can read the password in {}", .0.display())]
+    OpenFile(PathBuf),
+    /// A file with a password or with certificates cannot be read.
+    #[error("cannot read {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no certificate to check the server with.
+    #[error("there are no root certificates to check the server with")]
+    NoRoots,
+}
+
+/// Reads an environment variable.
+pub type Variable<'v> = &'v dyn Fn(&str) -> Option<String>;
+
+impl PostgresAddress {
+    /// Reads `postgres://USER@HOST:PORT/DATABASE?sslmode=…&sslrootcert=…`. What it leaves out comes from the variables that
+    /// PostgreSQL's own programs read. The password comes from `PGPASSWORD`, `password_file`, `PGPASSFILE` or `~/.pgpass`.
+    pub fn parse(
+        text: &str,
+        variable: Variable<'_>,
+        password_file: Option<&Path>,
+    ) -> Result<Self, AddressError> {
+        let unreadable = |problem: &str| AddressError::Unreadable(problem.to_owned());
+        if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
+            return Err(unreadable("it does not begin with postgres://"));
+        }
+        let (base, options) = split_options(text);
+        let mut config: Config = base.parse().map_err(|error: tokio_postgres::Error| {
+            // The cause may quote the text, and so a password.
+            unreadable(if error.to_string().contains("invalid") {
+                "it is not a valid URL"
+            } else {
+                "an option is not known"
+            })
+        })?;
+        if config.get_password().is_some() {
+            return Err(AddressError::HasPassword);
+        }
+        if config.get_hosts().is_empty() {
+            config.host(variable("PGHOST").as_deref().unwrap_or("/var/run/postgresql"));
+        }
+        if let (None, Some(user)) = (config.get_user(), variable("PGUSER").or_else(|| variable("USER"))) {
+            config.user(user);
+        }
+        if let (None, Some(name)) = (config.get_dbname(), variable("PGDATABASE")) {
+            config.dbname(name);
+        }
+        if let Some(password) = password(&config, variable, password_file)? {
+            config.password(password);
+        }
+        config.application_name("lockkeeper");
+        let tls = tls(&mut config, &options)?;
+        Ok(Self { config, tls })
+    }
+}
+
+/// A server that is reached without encryption, such as one on this machine.
+impl From<Config> for PostgresAddress {
+    fn from(config: Config) -> Self {
+        Self { config, tls: None }
+    }
+}
+
+/// The options that are ours to read.
+#[derive(Default)]
+struct TlsOptions {
+    mode: Option<String>,
+    roots: Option<PathBuf>,
+}
+
+/// Takes the options about TLS out of a URL.
+fn split_options(text: &str) -> (String, TlsOptions) {
+    let mut options = TlsOptions::default();
+    let Some((base, query)) = text.split_once('?') else { return (text.to_owned(), options) };
+    let mut rest = Vec::new();
+    for option in query.split('&') {
+        match option.split_once('=') {
+            Some(("sslmode", mode)) => options.mode = Some(mode.to_owned()),
+            Some(("sslrootcert", path)) => options.roots = Some(decoded(path).into()),
+            _ => rest.push(option),
+        }
+    }
+    let base = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+    (base, options)
+}
+
+/// Replaces `%2F` and the like.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let code = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let code = code.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match (first, code) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Chooses how the connection is encrypted: always, and with the server's name checked, unless the server is on this machine.
+fn tls(config: &mut Config, options: &TlsOptions) -> Result<Option<MakeRustlsConnect>, AddressError> {
+    let remote = config.get_hosts().iter().find_map(|host| match host {
+        Host::Tcp(name) if !is_loopback(name) => Some(name.clone()),
+        Host::Tcp(_) | Host::Unix(_) => None,
+    });
+    let encrypts = match (options.mode.as_deref(), remote) {
+        (Some("verify-full" | "require"), _) | (None, Some(_)) => true,
+        (Some("disable") | None, None) => false,
+        (Some(mode @ ("disable" | "allow" | "prefer" | "verify-ca")), Some(host)) => {
+            return Err(AddressError::Unencrypted { mode: mode.to_owned(), host });
+        }
+        (Some(_), _) => return Err(AddressError::Unreadable("sslmode is verify-full or disable".to_owned())),
+    };
+    if !encrypts {
+        config.ssl_mode(SslMode::Disable);
+        return Ok(None);
+    }
+    config.ssl_mode(SslMode::Require);
+    let mut roots = RootCertStore::empty();
+    match &options.roots {
+        Some(path) => {
+            let file = |error: rustls::pki_types::pem::Error| AddressError::File {
+                path: path.clone(),
+                source: io::Error::other(error),
+            };
+            let found = CertificateDer::pem_file_iter(path).map_err(file)?;
+            roots.add_parsable_certificates(found.collect::<Result<Vec<_>, _>>().map_err(file)?);
+        }
+        None => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    if roots.is_empty() {
+        return Err(AddressError::NoRoots);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| AddressError::Unreadable(error.to_string()))?;
+    Ok(Some(MakeRustlsConnect::new(builder.with_root_certificates(roots).with_no_client_auth())))
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Looks for the password where PostgreSQL's own programs look, and in the file that a setting names.
+fn password(
+    config: &Config,
+    variable: Variable<'_>,
+    password_file: Option<&Path>,
+) -> Result<Option<String>, AddressError> {
+    if let Some(password) = variable("PGPASSWORD").filter(|text| !text.is_empty()) {
+        return Ok(Some(password));
+    }
+    if let Some(path) = password_file {
+        let text = private_text(path)?.ok_or_else(|| AddressError::File {
+            path: path.to_owned(),
+            source: io::ErrorKind::NotFound.into(),
+        })?;
+        return Ok(Some(text.lines().next().unwrap_or_default().to_owned()));
+    }
+    let named = variable("PGPASSFILE").map(PathBuf::from);
+    let path = named.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".pgpass")));
+    let Some(text) = path.map(|path| private_text(&path)).transpose()?.flatten() else { return Ok(None) };
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(name)) => name.clone(),
+        Some(Host::Unix(_)) | None => "localhost".to_owned(),
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
+    let user = config.get_user().unwrap_or_default();
+    let wanted = [host.as_str(), &port, config.get_dbname().unwrap_or(user), user];
+    Ok(text.lines().filter(|line| !line.starts_with('#')).find_map(|line| password_in(line, wanted)))
+}
+
+/// The text of a file that only its owner may read; none if there is no such file.
+fn private_text(path: &Path) -> Result<Option<String>, AddressError> {
+    let failed = |source| AddressError::File { path: path.to_owned(), source };
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    if file.metadata().map_err(failed)?.permissions().mode() & 0o077 != 0 {
+        return Err(AddressError::OpenFile(path.to_owned()));
+    }
+    io::read_to_string(file).map(Some).map_err(failed)
+}
+
+/// The password of a line `host:port:database:user:password`, if the line fits. `*` fits everything; `\` protects `:` and `\`.
+fn password_in(line: &str, wanted: [&str; 4]) -> Option<String> {
+    let mut fields = vec![String::new()];
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => fields.last_mut()?.extend(characters.next()),
+            ':' if fields.len() < 5 => fields.push(String::new()),
+            other => fields.last_mut()?.push(other),
+        }
+    }
+    let [host, port, database, user, password] = <[String; 5]>::try_from(fields).ok()?;
+    let fits =
+        [host, port, database, user].iter().zip(wanted).all(|(field, want)| field == "*" || field == want);
+    fits.then_some(password)
+}
+
+/// Host, port and database, for messages.
+pub(super) fn shown(config: &Config) -> String {
+    let host = config.get_hosts().first().map_or_else(String::new, |host| match host {
+        Host::Tcp(name) => name.clone(),
+        Host::Unix(path) => path.display().to_string(),
+    });
+    let port = config.get_ports().first().map_or_else(String::new, |port| format!(":{port}"));
+    format!("postgres://{host}{port}/{}", config.get_dbname().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str, variables: &[(&str, &str)]) -> Result<PostgresAddress, AddressError> {
+        let variable = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        PostgresAddress::parse(text, &variable, None)
+    }
+
+    fn password_of(address: &PostgresAddress) -> Option<&[u8]> {
+        address.config.get_password()
+    }
+
+    #[test]
+    fn a_password_in_the_address_is_refused_and_never_shown() {
+        for text in ["postgres://me:secret@db.example/x", "postgres://db.example/x?password=secret"] {
+            let error = parse(text, &[]).unwrap_err();
+            assert!(matches!(error, AddressError::HasPassword), "{error}");
+            assert!(!format!("{error} {error:?}").contains("secret"));
+        }
+        for text in ["postgres://me:secret@[db/x", "postgres://me:secret@h:port/x", "mysql://me:secret@h/x"] {
+            let error = parse(text, &[]).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
+        }
+        let address = parse("postgres://me@localhost/x", &[("PGPASSWORD", "secret")]).unwrap();
+        assert_eq!(password_of(&address), Some(&b"secret"[..]));
+        assert!(!format!("{address} {address:?}").contains("secret"));
+    }
+
+    #[test]
+    fn only_a_server_of_this_machine_may_be_reached_without_encryption() {
+        for local in ["localhost", "127.0.0.1", "[::1]", "%2Frun%2Fpg"] {
+            let address = parse(&format!("postgres://me@{local}/x"), &[]).unwrap();
+            assert!(address.tls.is_none(), "{local}");
+        }
+        for mode in ["disable", "prefer", "allow", "verify-ca"] {
+            let error = parse(&format!("postgres://me@db.example/x?sslmode={mode}"), &[]).unwrap_err();
+            assert!(matches!(error, AddressError::Unencrypted { .. }), "{error}");
+        }
+        assert!(parse("postgres://me@localhost/x?sslmode=sure", &[]).is_err());
+    }
+
+    #[test]
+    fn root_certificates_come_from_a_file_that_has_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a root.pem");
+        let text = format!(
+            "postgres://me@db.example/x?sslrootcert={}",
+            path.display().to_string().replace(' ', "%20")
+        );
+        assert!(matches!(parse(&text, &[]), Err(AddressError::File { .. })));
+        fs::write(&path, "no certificate").unwrap();
+        assert!(matches!(parse(&text, &[]), Err(AddressError::NoRoots)));
+    }
+
+    #[test]
+    fn a_password_file_is_read_as_other_programs_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pgpass");
+        let lines = "# a comment\nother:*:*:*:no\n*:5433:x:me:port\n*:*:x:me:a\\:b\\\\c:d\n*:*:*:*:last\n";
+        fs::write(&path, lines).unwrap();
+        let file = path.to_str().unwrap();
+        let parse = |text: &str| parse(text, &[("PGPASSFILE", file)]);
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        assert!(matches!(parse("postgres://me@localhost/x"), Err(AddressError::OpenFile(_))));
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        for (text, password) in [
+            ("postgres://me@localhost/x", "a:b\\c:d"),
+            ("postgres://me@localhost:5433/x", "port"),
+            ("postgres://you@localhost/x", "last"),
+        ] {
+            assert_eq!(password_of(&parse(text).unwrap()), Some(password.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_address_leaves_out_comes_from_the_environment() {
+        let variables = [("PGUSER", "me"), ("PGDATABASE", "locks"), ("PGHOST", "/run/x")];
+        let address = parse("postgres://", &variables).unwrap();
+        assert_eq!((address.config.get_user(), address.config.get_dbname()), (Some("me"), Some("locks")));
+        assert_eq!(address.to_string(), "postgres:///run/x/locks");
+    }
+}

@@ -1,0 +1,225 @@
+-- Leases and tickets of many projects in one PostgreSQL database.
+--
+-- The rules of leases are not here: they are in the program. The function lockkeeper.commit makes the changes of a decision if
+-- everything that the decision read is still so, and lockkeeper.settle tells whether it did.
+
+CREATE SCHEMA lockkeeper;
+
+CREATE TABLE lockkeeper.about (
+    -- The version of these tables.
+    version integer NOT NULL
+);
+
+CREATE TABLE lockkeeper.project (
+    id integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    name text NOT NULL UNIQUE
+);
+
+-- Ids and tokens. One step is a block of numbers for one client.
+CREATE SEQUENCE lockkeeper.numbers INCREMENT BY 16;
+
+-- Versions of parts and records. A version is never used twice.
+CREATE SEQUENCE lockkeeper.versions;
+
+-- The store's clock is the server's clock plus what the server's clock was set back by. `last` is when it was last looked at.
+CREATE TABLE lockkeeper.clock (
+    project integer PRIMARY KEY,
+    last bigint NOT NULL,
+    ahead bigint NOT NULL
+);
+
+-- A lease, or a ticket: a ticket has a rank, a lease has a token.
+CREATE TABLE lockkeeper.record (
+    project integer NOT NULL,
+    id bigint NOT NULL,
+    version bigint NOT NULL,
+    claim bytea NOT NULL,
+    since bigint NOT NULL,
+    seen_at bigint NOT NULL,
+    token bigint,
+    pickup_by bigint,
+    revoked boolean,
+    rank bigint,
+    priority integer,
+    stays bigint,
+    waker bigint,
+    under bytea,
+    upgrades bigint,
+    PRIMARY KEY (project, id),
+    CHECK ((token IS NULL) <> (rank IS NULL)),
+    CHECK ((token IS NULL) = (revoked IS NULL)),
+    CHECK ((rank IS NULL) = (stays IS NULL) AND (rank IS NULL) = (under IS NULL) AND (rank IS NULL) = (priority IS NULL))
+);
+
+-- The keys by which records are found.
+CREATE TABLE lockkeeper.key (
+    project integer NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    id bigint NOT NULL,
+    PRIMARY KEY (project, key, id)
+);
+
+-- The version of each part of a project. A part is a key, or all keys of paths together. A commit gives a new version to each
+-- part in which it changes a record. The rows of names and paths stay; the others go with their last record.
+CREATE TABLE lockkeeper.part (
+    project integer NOT NULL,
+    part text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    PRIMARY KEY (project, part)
+) WITH (fillfactor = 50);
+CREATE INDEX part_version ON lockkeeper.part (project, version);
+
+-- Decisions of the last minutes: committed, or given up by a client whose connection broke. A client chooses moment and call.
+CREATE TABLE lockkeeper.decision (
+    project integer NOT NULL,
+    moment bigint NOT NULL,
+    call bigint NOT NULL,
+    committed boolean NOT NULL,
+    PRIMARY KEY (project, moment, call)
+);
+
+-- Microseconds on the server's clock.
+CREATE FUNCTION lockkeeper.wall() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+$$;
+
+-- The moment on the store's clock. It stands still where the server's clock was set back, until the next commit.
+CREATE FUNCTION lockkeeper.moment(of_project integer) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT greatest(lockkeeper.wall(), last) + ahead FROM lockkeeper.clock WHERE project = of_project
+$$;
+
+-- The first of a block of numbers. The timeline of the server comes first: a standby that was promoted and had not yet seen
+-- the latest numbers goes on above them.
+CREATE FUNCTION lockkeeper.numbers() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT (('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint << 40) + nextval('lockkeeper.numbers')
+$$;
+
+-- Makes changes if what was read is unchanged. Returns the new version, or null if something has changed.
+--
+-- read_parts, read_versions: parts that were read, with the version that they had; 0 where there was none.
+-- read_ids, id_versions: records that were read by id, likewise.
+-- read_all: the highest version of all parts, if everything was read.
+-- written: the parts of all records that change.
+-- The other arrays have one entry for each change. key_texts are the keys of all of them, and key_counts tells how many belong
+-- to each change; old_ranks are the ranks that tickets have before. A change is 'L' or 'T': add a lease or ticket, 'l' or 't': update it, 'r' or 's': remove it, 'G': grant.
+-- of_moment, of_call: the number of this decision, for lockkeeper.settle.
+CREATE FUNCTION lockkeeper.commit(
+    of_project integer,
+    read_parts text[], read_versions bigint[], read_ids bigint[], id_versions bigint[], read_all bigint,
+    written text[],
+    kinds text[], ids bigint[], claims bytea[], sinces bigint[], seen bigint[], tokens bigint[], pickups bigint[],
+    revokeds boolean[], ranks bigint[], priorities integer[], stay bigint[], wakers bigint[], unders bytea[],
+    upgradeds bigint[], old_ranks bigint[], key_counts integer[], key_texts text[],
+    of_moment bigint, of_call bigint
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    hash integer;
+    new_version bigint;
+    keys text[];
+    first_key integer := 1;
+    changed_rows integer;
+    now_wall bigint := lockkeeper.wall();
+BEGIN
+    -- Commits that concern the same part or record wait for each other, in one order, so that no two wait for each other.
+    IF read_all IS NULL THEN
+        PERFORM pg_advisory_xact_lock_shared(of_project, 0);
+        FOR hash IN
+            SELECT DISTINCT hashtext(name) FROM (
+                SELECT unnest(read_parts) UNION ALL SELECT unnest(written)
+                UNION ALL SELECT 'i' || unnest(read_ids) UNION ALL SELECT 'i' || unnest(ids)
+            ) AS wanted(name) ORDER BY 1
+        LOOP
+            PERFORM pg_advisory_xact_lock(-of_project, hash);
+        END LOOP;
+    ELSE
+        PERFORM pg_advisory_xact_lock(of_project, 0);
+    END IF;
+
+    IF EXISTS (
+        SELECT FROM unnest(read_parts, read_versions) AS was(part, version)
+        LEFT JOIN lockkeeper.part AS found ON found.project = of_project AND found.part = was.part
+        WHERE coalesce(found.version, 0) <> was.version
+    ) OR EXISTS (
+        SELECT FROM unnest(read_ids, id_versions) AS was(id, version)
+        LEFT JOIN lockkeeper.record AS found ON found.project = of_project AND found.id = was.id
+        WHERE coalesce(found.version, 0) <> was.version
+    ) OR read_all <> (SELECT coalesce(max(version), 0) FROM lockkeeper.part WHERE project = of_project)
+    THEN
+        RETURN NULL;
+    END IF;
+
+    INSERT INTO lockkeeper.decision VALUES (of_project, of_moment, of_call, true) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        -- The client has given it up.
+        RETURN NULL;
+    END IF;
+    new_version := nextval('lockkeeper.versions');
+    FOR place IN 1 .. coalesce(array_length(kinds, 1), 0) LOOP
+        keys := key_texts[first_key : first_key + key_counts[place] - 1];
+        first_key := first_key + key_counts[place];
+        IF kinds[place] IN ('L', 'T') THEN
+            INSERT INTO lockkeeper.record VALUES (
+                of_project, ids[place], new_version, claims[place], sinces[place], seen[place], tokens[place], pickups[place],
+                revokeds[place], ranks[place], priorities[place], stay[place], wakers[place], unders[place], upgradeds[place]
+            ) ON CONFLICT DO NOTHING;
+            GET DIAGNOSTICS changed_rows = ROW_COUNT;
+        ELSIF kinds[place] IN ('r', 's') THEN
+            DELETE FROM lockkeeper.record
+            WHERE project = of_project AND id = ids[place] AND rank IS NOT DISTINCT FROM old_ranks[place];
+            GET DIAGNOSTICS changed_rows = ROW_COUNT;
+        ELSE
+            UPDATE lockkeeper.record SET
+                version = new_version, claim = claims[place], since = sinces[place], seen_at = seen[place],
+                token = tokens[place], pickup_by = pickups[place], revoked = revokeds[place], rank = ranks[place],
+                priority = priorities[place], stays = stay[place], waker = wakers[place], under = unders[place],
+                upgrades = upgradeds[place]
+            WHERE project = of_project AND id = ids[place] AND rank IS NOT DISTINCT FROM old_ranks[place];
+            GET DIAGNOSTICS changed_rows = ROW_COUNT;
+        END IF;
+        IF changed_rows <> 1 THEN
+            RAISE EXCEPTION 'record % is not what it should be', ids[place] USING ERRCODE = 'LK001';
+        END IF;
+        IF kinds[place] IN ('L', 'T') THEN
+            INSERT INTO lockkeeper.key SELECT of_project, unnest(keys), ids[place];
+        ELSIF kinds[place] IN ('r', 's') THEN
+            DELETE FROM lockkeeper.key WHERE project = of_project AND id = ids[place] AND key = ANY (keys);
+            GET DIAGNOSTICS changed_rows = ROW_COUNT;
+        ELSIF kinds[place] = 'G' THEN
+            -- A lease has the keys of its ticket, except those of the leases under which the ticket waited.
+            DELETE FROM lockkeeper.key WHERE project = of_project AND id = ids[place] AND key = ANY (keys) AND key LIKE 'u%';
+        ELSE
+            changed_rows := (
+                SELECT count(*) FROM lockkeeper.key
+                WHERE project = of_project AND id = ids[place] AND key = ANY (keys)
+            );
+        END IF;
+        IF kinds[place] IN ('r', 's', 'l', 't') AND changed_rows <> array_length(keys, 1) THEN
+            RAISE EXCEPTION 'record % has other keys', ids[place] USING ERRCODE = 'LK001';
+        END IF;
+    END LOOP;
+
+    INSERT INTO lockkeeper.part SELECT of_project, unnest(written), new_version
+    ON CONFLICT (project, part) DO UPDATE SET version = excluded.version;
+    DELETE FROM lockkeeper.part AS gone
+    WHERE project = of_project AND part = ANY (written) AND left(part, 1) NOT IN ('n', 'p')
+        AND NOT EXISTS (SELECT FROM lockkeeper.key WHERE key.project = of_project AND key.key = gone.part);
+    IF array_length(kinds, 1) > 0 THEN
+        UPDATE lockkeeper.clock SET ahead = ahead + greatest(0, last - now_wall), last = now_wall
+        WHERE project = of_project AND (now_wall < last OR now_wall > last + 1000000);
+        IF FOUND THEN
+            -- At most once a second: clients ask about a decision within seconds, or never.
+            DELETE FROM lockkeeper.decision WHERE project = of_project AND moment < of_moment - 600000000;
+        END IF;
+    END IF;
+    RETURN new_version;
+END
+$$;
+
+-- Whether a decision was committed. If it was not, it never will be: the server may still have to read it from a connection that
+-- broke. Waits while the server makes its changes.
+CREATE FUNCTION lockkeeper.settle(of_project integer, of_moment bigint, of_call bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO lockkeeper.decision VALUES (of_project, of_moment, of_call, false) ON CONFLICT DO NOTHING;
+    RETURN (SELECT committed FROM lockkeeper.decision WHERE project = of_project AND moment = of_moment AND call = of_call);
+END
+$$;

@@ -1,0 +1,111 @@
+//! The tables of workers and of the auto-run.
+
+use lockkeeper_core::id::HolderId;
+use lockkeeper_core::liveness::{Origin, ProcessRef};
+
+use super::PostgresRunStore;
+use super::rows::param;
+use super::snapshot::Snapshot;
+use crate::StoreError;
+use crate::postgres::rows::get;
+use crate::runs::columns::{number, parse};
+use crate::runs::{AutoRun, AutoRunChange, Worker};
+
+impl Snapshot<'_> {
+    pub(super) fn registered_workers(&self) -> Result<Vec<Worker>, StoreError> {
+        let sql = "SELECT id, holder, host, boot, pid_namespace, pid, pid_started, jobs, started_at
+                   FROM lockkeeper_runs.worker WHERE project = $1 ORDER BY started_at, id";
+        let rows = self.query(sql, &[param(&self.project())])?;
+        self.read_all(&rows, |row| {
+            let unsigned = |index| get::<i64>(row, index).map(i64::cast_unsigned);
+            let (id, pid, jobs): (&str, i64, i64) = (get(row, 0)?, get(row, 5)?, get(row, 7)?);
+            let (host, boot, started_at): (String, String, i64) = (get(row, 2)?, get(row, 3)?, get(row, 8)?);
+            let [holder, pid_namespace, started] = [unsigned(1)?, unsigned(4)?, unsigned(6)?];
+            let build = || {
+                Ok(Worker {
+                    id: parse(id)?,
+                    holder: HolderId(holder),
+                    origin: Origin { host, boot, pid_namespace, session: None },
+                    process: ProcessRef { pid: number(pid, "pid")?, started },
+                    jobs: number(jobs, "number of jobs")?,
+                    started_at,
+                })
+            };
+            Ok(build())
+        })
+    }
+
+    pub(super) fn last_auto_run(&self) -> Result<Option<AutoRun>, StoreError> {
+        let sql = "SELECT worker, started_at, runs, current, stop, ended FROM lockkeeper_runs.auto_run WHERE project = $1";
+        let rows = self.query(sql, &[param(&self.project())])?;
+        let found = self.read_all(&rows, |row| {
+            let (worker, current): (&str, Option<&str>) = (get(row, 0)?, get(row, 3)?);
+            let (started_at, runs): (i64, i64) = (get(row, 1)?, get(row, 2)?);
+            let (stop, ended) = (get(row, 4)?, get(row, 5)?);
+            let build = || {
+                let current = current.map(parse).transpose()?;
+                Ok(AutoRun {
+                    worker: parse(worker)?,
+                    started_at,
+                    runs: number(runs, "number of runs")?,
+                    current,
+                    stop,
+                    ended,
+                })
+            };
+            Ok(build())
+        })?;
+        Ok(found.into_iter().next())
+    }
+}
+
+impl PostgresRunStore {
+    pub(super) fn insert_worker(&self, worker: &Worker) -> Result<(), StoreError> {
+        // The same worker comes twice only if the connection broke.
+        self.change(
+            "INSERT INTO lockkeeper_runs.worker VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING",
+            &[
+                param(&self.project()),
+                param(&worker.id.as_str()),
+                param(&worker.holder.0.cast_signed()),
+                param(&worker.origin.host),
+                param(&worker.origin.boot),
+                param(&worker.origin.pid_namespace.cast_signed()),
+                param(&i64::from(worker.process.pid)),
+                param(&worker.process.started.cast_signed()),
+                param(&i64::from(worker.jobs)),
+                param(&worker.started_at),
+            ],
+        )
+    }
+
+    pub(super) fn update_auto_run(&self, change: &AutoRunChange<'_>) -> Result<(), StoreError> {
+        let project = self.project();
+        match *change {
+            AutoRunChange::Start { worker } => self.change(
+                "INSERT INTO lockkeeper_runs.auto_run VALUES ($1, $2, lockkeeper.wall(), 0, NULL, false, NULL)
+                 ON CONFLICT (project) DO UPDATE SET worker = excluded.worker, started_at = excluded.started_at, runs = 0,
+                     current = NULL, stop = false, ended = NULL",
+                &[param(&project), param(&worker.as_str())],
+            ),
+            AutoRunChange::CountRun { worker, run } => {
+                // A call that is made again after a broken connection counts once.
+                let call = self.leases.call_number()?;
+                self.change(
+                    "UPDATE lockkeeper_runs.auto_run SET runs = runs + 1, current = $3, call = $4
+                     WHERE project = $1 AND worker = $2 AND call IS DISTINCT FROM $4",
+                    &[param(&project), param(&worker.as_str()), param(&run.as_str()), param(&call)],
+                )
+            }
+            AutoRunChange::RequestStop { worker } => self.change(
+                "UPDATE lockkeeper_runs.auto_run SET stop = true
+                 WHERE project = $1 AND ended IS NULL AND worker = coalesce($2, worker)",
+                &[param(&project), param(&worker.map(|worker| worker.as_str()))],
+            ),
+            AutoRunChange::End { worker, why } => self.change(
+                "UPDATE lockkeeper_runs.auto_run SET ended = $3 WHERE project = $1 AND worker = $2",
+                &[param(&project), param(&worker.as_str()), param(&why)],
+            ),
+        }
+    }
+}
