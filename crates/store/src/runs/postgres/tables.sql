@@ -92,6 +92,8 @@ CREATE TABLE lockkeeper_runs.run (
 CREATE INDEX run_request ON lockkeeper_runs.run (project, request, seq);
 CREATE INDEX run_status ON lockkeeper_runs.run (project, status, seq);
 CREATE INDEX run_queue ON lockkeeper_runs.run (project, rank, seq) WHERE status = 'queued' AND ready = 1;
+-- Runs that need a lease. Where there are none, it is empty.
+CREATE INDEX run_barrier ON lockkeeper_runs.run (project, rank, seq) WHERE status = 'queued' AND ready = 1 AND wish <> '';
 CREATE INDEX run_wish ON lockkeeper_runs.run (project, wish, rank, seq) WHERE status = 'queued' AND ready = 1;
 CREATE INDEX run_give_up ON lockkeeper_runs.run (project, give_up_at) WHERE status = 'queued' AND give_up_at IS NOT NULL;
 CREATE INDEX run_retry ON lockkeeper_runs.run (project, retry_at) WHERE retry_at IS NOT NULL;
