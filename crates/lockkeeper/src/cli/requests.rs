@@ -2,12 +2,13 @@
 
 use clap::Subcommand;
 use lockkeeper_core::id::RequestId;
+use lockkeeper_core::record::Priority;
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::secret;
 use lockkeeper_core::time::Moment;
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError, short_id};
+use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError, Runs, short_id};
 use lockkeeper_engine::views::{RequestItem, time};
 use lockkeeper_platform::clock;
 use serde_json::json;
@@ -20,7 +21,8 @@ use super::{Verb, print, table};
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  lockkeeper requests --status FAILED\n  lockkeeper requests show tests"
+    after_help = "Examples:\n  lockkeeper requests --status FAILED\n  lockkeeper requests show tests\n  \
+        lockkeeper requests priority deploy 10"
 )]
 pub(super) struct Args {
     /// Only requests with this status: QUEUED, RUNNING, DONE, NEEDS_INPUT, FAILED, CANCELED
@@ -40,6 +42,8 @@ pub(super) struct Args {
 enum Command {
     /// Show all of one request
     Show(ShowArgs),
+    /// Change the priority of a request, and with it the place of its queued run
+    Priority(PriorityArgs),
 }
 
 #[derive(clap::Args)]
@@ -47,6 +51,16 @@ struct ShowArgs {
     /// Its id
     #[arg(value_name = "REQUEST")]
     request: String,
+}
+
+#[derive(clap::Args)]
+struct PriorityArgs {
+    /// Its id
+    #[arg(value_name = "REQUEST")]
+    request: String,
+    /// From -100 to 100: higher is sooner
+    #[arg(value_name = "N", allow_hyphen_values = true)]
+    priority: String,
 }
 
 impl Verb for Args {
@@ -57,6 +71,7 @@ impl Verb for Args {
         match &self.command {
             None => list(&context, &self),
             Some(Command::Show(args)) => show(&context, &args.request),
+            Some(Command::Priority(args)) => set_priority(&context, args),
         }
     }
 }
@@ -109,6 +124,20 @@ fn leases(context: &Context, entries: &[RequestEntry]) -> Result<Option<Listing>
 }
 
 fn show(context: &Context, id: &str) -> Result<Exit, Report> {
+    let (runs, entry) = find(context, id)?;
+    print_one(context, &runs, &entry)
+}
+
+fn set_priority(context: &Context, args: &PriorityArgs) -> Result<Exit, Report> {
+    let priority: Priority = args.priority.parse()?;
+    let (runs, entry) = find(context, &args.request)?;
+    let id = &entry.request.request.id;
+    runs.set_priority(id, priority)?;
+    print_one(context, &runs, &runs.request(id)?)
+}
+
+/// Finds a request by its id, or by a unique part of its id or of the id of a run.
+fn find(context: &Context, id: &str) -> Result<(Runs, RequestEntry), Report> {
     let id: RequestId = id.parse()?;
     let runs = context.existing_runs()?.ok_or_else(|| RunError::NoRequest(id.clone()))?;
     runs.expire()?;
@@ -120,12 +149,16 @@ fn show(context: &Context, id: &str) -> Result<Exit, Report> {
         },
         found => found?,
     };
-    let leases = leases(context, std::slice::from_ref(&entry))?;
+    Ok((runs, entry))
+}
+
+fn print_one(context: &Context, runs: &Runs, entry: &RequestEntry) -> Result<Exit, Report> {
+    let leases = leases(context, std::slice::from_ref(entry))?;
     let now = runs.now().moment;
     if context.json {
-        print::json(&json!({ "request": RequestItem::new(&entry, leases.as_ref(), now) }));
+        print::json(&json!({ "request": RequestItem::new(entry, leases.as_ref(), now) }));
     } else {
-        print::out(&as_text(&entry, leases.as_ref(), now));
+        print::out(&as_text(entry, leases.as_ref(), now));
     }
     Ok(Exit::Done)
 }

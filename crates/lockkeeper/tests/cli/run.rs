@@ -155,6 +155,23 @@ fn what_ended_is_counted_and_forgotten() {
 }
 
 #[test]
+fn a_priority_changes_the_place_in_the_queue() {
+    let world = world!();
+    for id in ["first", "second"] {
+        submit(&world, id);
+    }
+    let next = || world.run(["queue", "list", "--json"]).code(0).json()["next"].clone();
+    assert_eq!(next(), json!("first"));
+    world.run(["requests", "priority", "second", "10"]).code(0).prints("priority      10");
+    assert_eq!(next(), json!("second"));
+    world.run(["requests", "priority", "second", "-10"]).code(0);
+    assert_eq!(next(), json!("first"));
+    world.run(["requests", "priority", "second", "101"]).code(2);
+    world.run(["requests", "priority", "third", "1"]).code(2).says("no request");
+    assert_eq!(world.json(&["requests", "show", "second"])["request"]["priority"], json!(-10));
+}
+
+#[test]
 fn a_status_has_its_colour_on_a_terminal_only() {
     let world = world!().set("TERM", "xterm");
     submit(&world, "a");
