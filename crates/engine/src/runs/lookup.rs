@@ -115,7 +115,7 @@ impl Runs {
     }
 
     /// Finds a run by its id, by the id of its request (then the latest run), or by a unique part of one of them: the end, or
-    /// the beginning of the last part, of at least [`SHORTEST_PART`] letters.
+    /// the beginning of the last part, of at least three letters.
     pub fn find(&self, text: &str) -> Result<Run, RunError> {
         let no_run = || RunError::NoRun(text.to_owned());
         let id: RunId = text.parse().map_err(|_| no_run())?;
