@@ -46,7 +46,7 @@ pub struct Request {
     pub claim: Claim,
     /// How urgent it is.
     pub priority: Priority,
-    /// The leases whose commands the asking process is a part of.
+    /// The leases under which the asking process runs: it is part of their commands.
     pub under: Vec<LeaseId>,
     /// How to wait for it. Without this, the request is refused if something blocks it.
     pub wait: Option<WaitTerms>,
@@ -96,7 +96,7 @@ pub struct Waiting {
     pub ticket: Ticket,
     /// What blocks it.
     pub blockers: Vec<Blocker>,
-    /// When that was read, on the store's clock.
+    /// When the blockers were read, on the store's clock.
     pub looked_at: Moment,
 }
 
@@ -158,14 +158,14 @@ pub fn acquire<E>(overlay: &mut Overlay<'_, E>, request: &Request) -> Result<Out
         settle(overlay, None)?;
         return Ok(Outcome::Granted(Grant { lease, joined: true }));
     }
-    // Waiters come before a new request, also for what a dead holder leaves.
+    // What a dead holder leaves goes to the waiters first, and then to a new request.
     reap_dead(overlay, &request.claim)?;
     hand_off(overlay)?;
     let now = overlay.now();
     let last = Rank::new(now, request.priority, LeaseId(u64::MAX));
     let asker = Asker { claim: &request.claim, rank: last, whole_line: false };
     let mut in_the_way = blockers(overlay, asker)?;
-    // The look may have reaped a ticket. A parent that waited behind it holds now, and no longer blocks its sub-agent.
+    // `blockers` may have reaped a ticket. A parent that waited behind it holds now, and no longer blocks its sub-agent.
     while !in_the_way.is_empty() && overlay.has_freed() {
         hand_off(overlay)?;
         in_the_way = blockers(overlay, asker)?;
@@ -215,7 +215,7 @@ fn settle_for<E>(overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Result<Outcom
         let Some(ticket) = overlay.ticket(ticket.id)? else { break };
         let blockers =
             blockers(overlay, Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false })?;
-        // The look may have reaped a record that nobody had looked at before.
+        // `blockers` may have reaped a record, and so freed something.
         if !overlay.has_freed() {
             return Ok(Outcome::Waiting(Waiting { ticket, blockers, looked_at: overlay.now() }));
         }
@@ -338,7 +338,7 @@ pub fn keep_session<E>(
     Ok(Ok(renewed))
 }
 
-/// Whether a token is that of a lease which protects `target` now; nothing is changed.
+/// Fencing: checks whether a token belongs to a lease that protects `target` now. Changes nothing.
 pub fn fence<E>(overlay: &mut Overlay<'_, E>, target: &Target, token: Token) -> Result<Fence, E> {
     let mut current = Vec::new();
     for lease in overlay.leases(&target.key_range())? {
@@ -351,7 +351,7 @@ pub fn fence<E>(overlay: &mut Overlay<'_, E>, target: &Target, token: Token) -> 
     Ok(Fence { passes, current })
 }
 
-/// What a fence answers.
+/// The answer of [`fence`].
 #[derive(Clone, Debug)]
 pub struct Fence {
     /// Whether the token is current.
@@ -382,7 +382,7 @@ fn lease_to_join<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<Optio
     Ok(None)
 }
 
-/// Notes that the owner of a lease was there now.
+/// Records a sign of life of the owner of a lease: its TTL starts again, and the lease counts as picked up.
 fn refresh<E>(overlay: &mut Overlay<'_, E>, lease: Lease) -> Lease {
     let untimed = lease.claim.ttl.is_none() && lease.pickup_by.is_none();
     if untimed {
@@ -393,7 +393,7 @@ fn refresh<E>(overlay: &mut Overlay<'_, E>, lease: Lease) -> Lease {
     seen
 }
 
-/// Reaps every dead lease that meets a claim, also those of its own owner.
+/// Reaps every dead lease that overlaps a claim, also those of its own owner.
 fn reap_dead<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<(), E> {
     for target in claim.targets() {
         for lease in overlay.leases(&target.key_range())? {

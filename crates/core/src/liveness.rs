@@ -249,7 +249,7 @@ pub fn judge(contract: Contract, dates: &Dates, observation: Observation, now: M
     let expired = dates.expires_at().is_some_and(|end| end < now);
     let by_time = |alive: Verdict| match (expired, contract) {
         (false, _) => alive,
-        // Nobody came for it.
+        // Its owner did not pick it up in time.
         (true, _) if dates.pickup_by.is_some() => Verdict::Expired,
         (true, Contract::Strict) => alive,
         (true, Contract::Lease) => Verdict::Expired,
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_nobody_came_for_lapses_under_every_contract() {
+    fn a_grant_that_is_not_picked_up_expires_under_every_contract() {
         let alive = Observation::Process(ProcessState::Running);
         let picked_up_by = |micros| Dates { pickup_by: Some(Moment::from_micros(micros)), ..dates(None, 0) };
         for contract in ALL_CONTRACTS {

@@ -36,7 +36,7 @@ fn five(action: Action) -> Plan {
         slots: None,
         can_parallel: true,
     })
-    .expect("no circle")
+    .expect("there is no cycle")
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_plan_that_lets_nothing_run_is_over_at_once() {
     assert!(progress.is_over() && progress.startable(9).is_empty());
 }
 
-/// Groups take other times than they were thought to, and fail now and then.
+/// Groups take other times than estimated, and fail now and then.
 #[test]
 fn every_group_comes_to_an_end_in_any_order_of_ends() {
     for seed in 0..500_u64 {

@@ -1,4 +1,4 @@
-//! The rules of runs, one claim a test: what is recorded and told with each transition.
+//! The rules of runs, one claim a test: what each transition records and reports.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -89,7 +89,7 @@ fn a_run_that_has_timed_out_keeps_its_processes_and_its_lease_until_they_are_cle
 }
 
 #[test]
-fn who_cancels_says_why_in_every_state() {
+fn a_cancel_records_why_in_every_state() {
     let waiting = failed(&running()).run;
     for run in [queued(), running(), waiting] {
         let canceled = transition::cancel(&run, stamp(6), Some("no longer needed".to_owned())).unwrap();

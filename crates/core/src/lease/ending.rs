@@ -52,7 +52,7 @@ pub fn end<E>(
     }
 }
 
-/// Takes a ticket out of the line, if the caller may do it. A process that waits with it is told.
+/// Takes a ticket out of the line, if the caller may do it. Wakes the process that waits with it.
 pub fn withdraw<E>(
     overlay: &mut Overlay<'_, E>,
     id: LeaseId,

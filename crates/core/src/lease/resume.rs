@@ -6,7 +6,8 @@
 //! 2. a lease that was granted meanwhile and that nobody has collected;
 //! 3. a lease that it may end, which is its own already.
 //!
-//! What the earlier command was tied to may have ended, so the claim is tied to the process of the new caller.
+//! The process that vouches for the claim may have ended with the earlier command. So the process of the new caller takes its
+//! place.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::resource::{Key, KeyRange};
 pub struct Resumer {
     /// The caller.
     pub caller: Caller,
-    /// The process that its lease is for, and where it runs. None: the claim stays tied to what it is tied to.
+    /// The process that its lease is for, and where it runs. None: the proof of the claim stays as it is.
     pub made_for: Option<(Origin, ProcessRef)>,
 }
 
@@ -90,7 +91,7 @@ fn may_take_lease(lease: &Lease, caller: &Caller) -> bool {
     }
 }
 
-/// The same claim for another process.
+/// The same claim, with another process as its proof of life.
 fn tie(claim: &Arc<Claim>, (origin, process): &(Origin, ProcessRef)) -> Arc<Claim> {
     let voucher = match claim.proof.voucher {
         Voucher::Process(_) => Voucher::Process(*process),

@@ -1,23 +1,23 @@
-//! Command lines as others may see them: values that are secrets are hidden. The command that runs keeps them.
+//! Redaction of command lines: hides secrets where a command is shown. The command that runs keeps them.
 //!
 //! A secret is known by the name in front of it: `--password=x`, `--token x`, `DB_PASSWORD=x`, `Authorization: Bearer x`,
-//! `"api_key": "x"`, `?token=x`; or by its place in an address, `https://user:x@host/`. A script in one argument, as that of
-//! `sh -c`, is treated like a command line of its own. Tokens of well-known services are known by how they begin, `ghp_…`.
+//! `"api_key": "x"`, `?token=x`; or by its place in a URL, `https://user:x@host/`. A script in one argument, as that of
+//! `sh -c`, is treated like a command line of its own. Tokens of well-known services are known by their prefix, `ghp_…`.
 
 use super::{HIDDEN, is_secret};
 
 /// Flags that have a name and a password in one word, `me:secret`.
 const USER_FLAGS: [&str; 4] = ["-u", "--user", "-U", "--proxy-user"];
-/// A flag whose name ends with one of these names no secret, but where or whether there is one.
+/// A flag whose name ends with one of these has no secret as its value, but says where or of which kind the secret is.
 const HARMLESS_ENDS: [&str; 6] = ["FILE", "PATH", "DIR", "NAME", "TYPE", "TTL"];
 /// A flag whose name begins with one of these has no value.
 const HARMLESS_BEGINS: [&str; 3] = ["NO", "PRINT", "SHOW"];
-/// A name of a user in an address that is this long is a token.
+/// A user name in a URL with at least this many characters counts as a token.
 const TOKEN_LENGTH: usize = 20;
 /// What separates values within one word, such as parts of a query.
 const SEPARATORS: [char; 9] = ['?', '&', ',', ';', '{', '}', '(', ')', '|'];
 
-/// How tokens of well-known services begin, and how many letters, digits, `-` and `_` follow at least.
+/// The prefixes of tokens of well-known services, and how many letters, digits, `-` and `_` follow at least.
 const TOKENS: [(&str, usize); 15] = [
     ("ghp_", 20),
     ("gho_", 20),
@@ -35,7 +35,7 @@ const TOKENS: [(&str, usize); 15] = [
     ("AKIA", 16),
     ("ASIA", 16),
 ];
-/// Programs whose flag `-p` has a password in the same word, `-psecret`, by how their names begin.
+/// Programs whose flag `-p` has a password in the same word, `-psecret`, by the prefix of their names.
 const PASSWORD_PROGRAMS: [&str; 4] = ["mysql", "mariadb", "mycli", "sshpass"];
 
 const QUOTES: [char; 2] = ['\'', '"'];
@@ -168,7 +168,7 @@ fn shown_word(word: &str) -> String {
     without_tokens(&within_quotes(&without_values(&without_passwords(word))))
 }
 
-/// Hides the tokens of well-known services, wherever they begin. How they begin stays, to tell them apart.
+/// Hides the tokens of well-known services, wherever they begin. Their prefixes stay, to tell them apart.
 pub(super) fn without_tokens(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let mut shown = String::with_capacity(text.len());
@@ -252,7 +252,7 @@ fn within_quotes(word: &str) -> String {
     shown
 }
 
-/// Where the name of a header ends whose value is a secret: behind the colon of `Authorization: Bearer x`.
+/// The position after the colon of a header whose value is a secret: `Authorization: Bearer x`.
 fn header_end(word: &str) -> Option<usize> {
     let (before, after) = word.split_once(": ").or_else(|| header_without_blank(word))?;
     let name = name_at_end(before);
@@ -277,8 +277,7 @@ fn name_at_end(text: &str) -> &str {
     name.trim_start_matches('-')
 }
 
-/// Addresses without the passwords in them, wherever they begin. A very long name of a user is a token, as in
-/// `https://TOKEN@host/`.
+/// Hides the passwords in URLs, wherever a URL begins. A very long user name is a token, as in `https://TOKEN@host/`.
 pub(super) fn without_passwords(word: &str) -> String {
     let mut shown = String::with_capacity(word.len());
     let mut rest = word;
@@ -360,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_in_addresses_and_queries_are_hidden() {
+    fn passwords_in_urls_and_queries_are_hidden() {
         check(&["git", "clone", "https://me:abc@host/x"], &["git", "clone", "https://me:***@host/x"]);
         check(&["git", "push", "https://ghp_0123456789abcdef@host"], &["git", "push", "https://***@host"]);
         check(&["x", "--db=postgres://me:a@b:c@host/x"], &["x", "--db=postgres://me:***@host/x"]);

@@ -81,7 +81,7 @@ fn an_overdue_holder_under_the_kill_contract_stays_until_it_is_dead() {
 
 /// Invariant 5.
 #[test]
-fn a_holder_that_only_time_vouches_for_is_held_until_its_time_is_up() {
+fn a_lease_without_a_process_is_held_until_its_time_is_up() {
     let mut world = World::new();
     world.hold(ask("a").name("db").by_time(10));
     world.pass(10);
@@ -190,7 +190,7 @@ fn an_evicted_holder_is_told_and_the_next_one_holds() {
 
 /// Invariant 4.
 #[test]
-fn cleaning_up_puts_away_all_the_dead_and_serves_the_living() {
+fn a_clean_up_reaps_all_dead_records_and_grants_to_the_living() {
     let mut world = World::new();
     world.hold(ask("a").name("x"));
     world.queue(&ask("b").name("x"));

@@ -125,7 +125,7 @@ fn a_downgrade_lets_readers_in_and_keeps_the_token() {
 }
 
 #[test]
-fn coming_for_a_lease_to_change_it_is_picking_it_up() {
+fn an_upgrade_or_downgrade_picks_the_lease_up() {
     let downgrade =
         |world: &mut World, id| world.decide(|overlay| lease::downgrade(overlay, id, None)).0.is_ok();
     let renew =
