@@ -232,7 +232,7 @@ impl FromStr for StatusLine {
         match serde_json::from_str::<Read<'_>>(text) {
             Ok(read) if !has_long_number(text) => Self::of_fields(read, None),
             Ok(read) => Self::of_fields(read, exact_meta(text).map(|(_, meta)| meta)),
-            // A number that serde cannot read, for example: it survives in meta.
+            // Serde may have failed at a number in `meta` that is too large for it. Such a number is kept as it is written.
             Err(error) => {
                 let Some((fields, meta)) = exact_meta(text) else { return Err(LineError::Json(error)) };
                 Self::of_fields(
@@ -245,7 +245,7 @@ impl FromStr for StatusLine {
 }
 
 impl StatusLine {
-    /// Builds a line from its fields. `exact` is `meta` without loss, if it has to be kept that way.
+    /// Builds a line from its fields. `exact` is `meta` without loss, where serde would lose digits.
     fn of_fields(read: Read<'_>, exact: Option<Json>) -> Result<Self, LineError> {
         let state = read.state.parse()?;
         if read.task_id.is_empty() {
