@@ -50,7 +50,7 @@ pub enum SelectError {
         /// The groups of the phase.
         known: Vec<String>,
     },
-    /// A file says `enabled: false` of the group.
+    /// The file has `enabled: false` for the group.
     #[error("group `{name}` of {phase} says enabled: false")]
     Disabled {
         /// The phase.
@@ -85,7 +85,7 @@ impl SelectError {
             Self::UnknownGroup { known, .. } => format!("its groups are {}", known.join(", ")),
             Self::Disabled { .. } => "leave it out, or set enabled: true".to_owned(),
             Self::Dangling { hint, .. } => hint.clone(),
-            Self::Cycle(_) => "`lockkeeper stages check` shows the circle".to_owned(),
+            Self::Cycle(_) => "`lockkeeper stages check` shows the cycle".to_owned(),
         }
     }
 }
@@ -144,7 +144,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// The file has no such phase or group, a group waits for nothing that exists, or groups wait for each other.
+    /// The file has no such phase or group, a group waits for something that does not exist, or groups wait for each other.
     pub fn plan(
         &self,
         phase: &str,
@@ -323,7 +323,7 @@ fn dependencies(
 fn load(stages: &Stages, conditions: &Conditions) -> Option<Load> {
     let of_file = stages.downgrades.iter().find_map(|downgrade| match downgrade.trigger {
         Trigger::Load { above, per_core: false } => Some(above),
-        // A percentage is compared before groups start, and leaves the limit of the plan as it is.
+        // A percentage does not change the limit of the plan. It is compared with the load each time before groups start.
         Trigger::Load { per_core: true, .. }
         | Trigger::LockTimeout { .. }
         | Trigger::Failures { .. }
