@@ -14,14 +14,14 @@ use crate::records::Scan;
 use crate::resource::{Key, KeyRange};
 use crate::waiting::{Asker, Blocker, blockers};
 
-/// One edge of the cycle: who waits, for what, and who has it.
+/// One edge of the cycle: an owner waits for something that another owner has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Who waits.
+    /// The owner that waits.
     pub waiter: Owner,
-    /// What is wanted: a name, or a path that both claims match.
+    /// What it waits for: a name, or a path that both claims match.
     pub wanted: String,
-    /// Who holds it or is served earlier.
+    /// The owner that holds it or is served earlier.
     pub holder: Owner,
 }
 

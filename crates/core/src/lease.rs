@@ -64,7 +64,7 @@ pub struct WaitTerms {
     pub stays: Ttl,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Outcome {
@@ -119,7 +119,7 @@ pub enum NotCurrent {
     /// Its time is up.
     #[error("{0} has expired")]
     Expired(LeaseId),
-    /// Its holder was told to let go.
+    /// It was revoked: its holder has to release it.
     #[error("{0} was revoked")]
     Revoked(LeaseId),
     /// A copy of its holder, on a cloned machine, renews the same session.

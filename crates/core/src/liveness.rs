@@ -23,7 +23,7 @@ pub struct Origin {
     pub session: Option<Ttl>,
 }
 
-/// One process. The start time tells it from a later process with the same id.
+/// One process. The start time distinguishes it from a later process with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessRef {
     /// The process id, 1 to 2²².

@@ -119,7 +119,7 @@ pub struct Lease {
     pub heartbeat_at: Moment,
     /// When it ends unless its owner picks it up.
     pub pickup_by: Option<Moment>,
-    /// Whether its holder was told to let go.
+    /// Whether it was revoked: its holder has to release it.
     pub revoked: bool,
 }
 
@@ -257,7 +257,7 @@ impl Ticket {
         judge(Contract::Lease, &dates, observation, now)
     }
 
-    /// The waker of the process whose death ends the wait, although another process vouches for the claim: `acquire --wait`
+    /// The waker of the process whose death ends the wait, although the lease would outlive that process: `acquire --wait`
     /// without a name for the ticket. A named ticket stays in line for the next command, and the ticket of an agent for its next
     /// call.
     pub fn waiter(&self) -> Option<WakerId> {

@@ -128,7 +128,7 @@ pub struct Move {
     pub from: Status,
     /// The status after.
     pub to: Status,
-    /// Who makes it.
+    /// What makes it: a worker, a user or a timeout.
     pub by: &'static str,
 }
 

@@ -34,9 +34,9 @@ pub struct Obstacle<T> {
 pub struct Blocker {
     /// What is wanted.
     pub resource: Resource,
-    /// Who holds it.
+    /// The leases on it.
     pub leases: Vec<Obstacle<Lease>>,
-    /// Who waits for it and is served earlier.
+    /// The tickets for it that are served earlier.
     pub tickets: Vec<Obstacle<Ticket>>,
     /// How many of these owners have to leave before there is room.
     pub excess: usize,

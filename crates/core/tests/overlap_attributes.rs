@@ -1,6 +1,6 @@
 //! The pattern engine against git on generated patterns, by way of `.gitattributes`; needs `git`.
 //!
-//! Each pattern sets an attribute of its own, and one `git check-attr` tells all attributes of all paths. Patterns are
+//! Each pattern sets an attribute of its own, and one `git check-attr` prints all attributes of all paths. Patterns are
 //! written with a leading `/`, because ours always begin at the root. [`git_differs_where_it_is_meant_to`] lists and
 //! checks the intended differences.
 #![expect(clippy::disallowed_methods, reason = "core starts no process, this test asks git")]

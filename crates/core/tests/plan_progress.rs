@@ -40,7 +40,7 @@ fn five(action: Action) -> Plan {
 }
 
 #[test]
-fn what_excludes_each_other_never_runs_together_whatever_ends_first() {
+fn groups_that_exclude_each_other_never_run_together_whichever_ends_first() {
     let plan = five(Action::MutexLock);
     let mut progress = Progress::new(&plan);
     assert_eq!(progress.startable(9), [0], "e waits for b to begin");

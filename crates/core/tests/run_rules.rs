@@ -135,7 +135,7 @@ fn every_code_of_success_is_one_and_a_command_that_does_not_start_says_why() {
 }
 
 #[test]
-fn each_transition_says_who_and_what() {
+fn each_transition_records_who_did_what() {
     let claimed = claimed(&queued(), 1);
     assert_eq!(claimed.event.message.as_deref(), Some("worker w, attempt 1"));
     let command = ProcessRef { pid: 7, started: 1 };

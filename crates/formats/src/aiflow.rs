@@ -113,7 +113,7 @@ pub enum Attempt {
     Busy(LockState),
 }
 
-/// Who takes a lock, and for how long.
+/// The run and the process that take a lock, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'t> {
     /// The run that needs the lock.

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused() {
+    fn a_text_that_is_no_json_is_refused() {
         for text in ["", "{", "[1,]", "nul", "1 2", "\"\\ud800\"", &"[".repeat(100_000)] {
             assert!(Json::parse(text).is_err(), "{}", &text[..text.len().min(9)]);
         }

@@ -31,13 +31,13 @@ pub enum Waited {
     Interrupted,
 }
 
-/// Who else may have the lock at the same time.
+/// Whether others may have the lock at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// Nobody.
+    /// No.
     #[default]
     Exclusive,
-    /// Others that share it.
+    /// Yes, those that share it.
     Shared,
 }
 

@@ -12,7 +12,7 @@ fn index_use(line: &str) -> IndexUse {
 
 /// Requirement 153.
 #[test]
-fn commands_that_write_the_index_are_told_from_those_that_read() {
+fn commands_that_write_the_index_are_distinguished_from_those_that_read() {
     for line in [
         "commit -m x",
         "-C sub commit -m x",
@@ -52,7 +52,7 @@ fn commands_that_write_the_index_are_told_from_those_that_read() {
 
 /// Requirement 153.
 #[test]
-fn a_commit_of_what_is_staged_is_told_from_one_of_paths() {
+fn a_commit_of_what_is_staged_is_distinguished_from_a_commit_of_paths() {
     let commits_staged = |line: &str| GitCommand::parse(&words(line)).commits_staged();
     for line in [
         "commit -m a",

@@ -20,7 +20,7 @@ const RENEW_AFTER: u32 = 8;
 /// One call of an agent: the files that it is about to change. With no files, the call only renews.
 #[derive(Clone, Debug)]
 pub struct AgentCall {
-    /// Who calls.
+    /// The agent that calls.
     pub owner: Owner,
     /// One claim for each file, all of this owner.
     pub claims: Vec<Claim>,
@@ -55,7 +55,7 @@ pub struct AgentAnswer {
 pub struct Denial {
     /// What was asked for.
     pub claim: Claim,
-    /// Who has it, and who waits before the agent.
+    /// The leases of others on it, and the tickets before that of the agent.
     pub blockers: Vec<Blocker>,
     /// The place in line. None if waiting would never end, or if it was only a check.
     pub ticket: Option<Ticket>,
@@ -121,7 +121,7 @@ fn renew_leases<E>(
             let is_late = now.since(lease.heartbeat_at) > call.ttl.get() / RENEW_AFTER
                 || lease.claim.ttl != Some(call.ttl)
                 || lease.pickup_by.is_some();
-            // The owner above has to be told itself that its turn has come.
+            // The owner above learns at a call of its own that its turn has come.
             if !is_late || (!is_own && lease.pickup_by.is_some()) {
                 continue;
             }
@@ -339,7 +339,7 @@ pub fn end_session<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<Vec
     Ok(leases)
 }
 
-/// The turn of an agent has ended: lets go of `done`, and keeps its other leases for `ttl` only.
+/// The turn of an agent has ended: releases `done`, and keeps its other leases for `ttl` only.
 ///
 /// A lease that was renewed since `done` was read belongs to a new turn and stays.
 pub fn rest<E>(overlay: &mut Overlay<'_, E>, owner: &Owner, done: &[Lease], ttl: Ttl) -> Result<(), E> {

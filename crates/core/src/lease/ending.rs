@@ -22,7 +22,7 @@ pub fn release<E>(
     Ok(Ok(lease))
 }
 
-/// Tells a holder to let go.
+/// Revokes a lease.
 ///
 /// A resident holder is woken and stops its work first. Every other holder loses the lease at once. Returns the lease, and
 /// whether it is still held.

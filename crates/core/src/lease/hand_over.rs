@@ -26,7 +26,7 @@ pub struct HandOver {
     pub ttl: Ttl,
 }
 
-/// What became of a hand-over.
+/// The outcome of a hand-over.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum HandedOver {

@@ -6,8 +6,7 @@
 //! 2. a lease that was granted meanwhile and that nobody has collected;
 //! 3. a lease that it may end, which is its own already.
 //!
-//! The process that vouches for the claim may have ended with the earlier command. So the process of the new caller takes its
-//! place.
+//! The process that the claim was made for may have ended. So from then on the claim is for the process of the new caller.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Ticket};
 use crate::resource::{Key, KeyRange};
 
-/// Who continues a wait.
+/// The caller that continues a wait, and its process.
 #[derive(Clone, Debug)]
 pub struct Resumer {
     /// The caller.
@@ -91,7 +90,7 @@ fn may_take_lease(lease: &Lease, caller: &Caller) -> bool {
     }
 }
 
-/// The same claim, with another process as its proof of life.
+/// The same claim, made for another process.
 fn tie(claim: &Arc<Claim>, (origin, process): &(Origin, ProcessRef)) -> Arc<Claim> {
     let voucher = match claim.proof.voucher {
         Voucher::Process(_) => Voucher::Process(*process),

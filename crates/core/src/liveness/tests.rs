@@ -86,7 +86,7 @@ fn a_live_holder_is_never_free_under_the_strict_contract() {
 
 /// Invariant 5.
 #[test]
-fn what_is_not_known_is_held_until_its_ttl_and_for_good_without_one() {
+fn a_holder_that_cannot_be_judged_holds_until_its_ttl_and_for_good_without_one() {
     for contract in ALL_CONTRACTS {
         for observation in ALL_OBSERVATIONS.into_iter().filter(|s| !proves_life(*s) && !proves_death(*s)) {
             assert_eq!(judge(contract, &dates(None, 1_000_000), observation, NOW), Verdict::Unknown);

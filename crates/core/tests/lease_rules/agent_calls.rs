@@ -38,7 +38,7 @@ fn a_denied_agent_stands_in_line() {
     assert_eq!(holders(&world, "x"), ["worker:b"], "each call renews all");
 }
 
-/// Invariant 8. Two agents that were denied each other's files: the second one is told, and gets no place.
+/// Invariant 8. Two agents are denied each other's files: the second one gets the cycle, and no place in line.
 #[test]
 fn two_denied_agents_do_not_wait_for_each_other() {
     let mut world = World::new();
@@ -88,7 +88,7 @@ fn calls_of_a_sub_agent_renew_what_the_parent_holds() {
     assert_eq!(calls(&mut world, "b", &["x"]).denied.len(), 1);
 }
 
-/// The end of a turn lets go of what is done, and shortens the rest.
+/// The end of a turn releases what is done, and shortens the TTL of the rest.
 #[test]
 fn a_resting_agent_keeps_uncommitted_work_for_a_while() {
     let mut world = World::new();
@@ -134,7 +134,7 @@ fn a_sweep_over_a_folder_is_denied_and_claims_nothing() {
 
 /// A process that was killed frees nothing by itself.
 #[test]
-fn an_agent_is_told_of_a_death_at_its_next_call_whatever_that_is_about() {
+fn an_agent_learns_of_a_death_at_its_next_call_whatever_files_that_is_about() {
     let mut world = World::new();
     world.hold(ask("a").path("x").agent(None));
     let _ = calls(&mut world, "b", &["x"]);
@@ -165,7 +165,7 @@ fn the_first_call_of_a_new_turn_restores_the_ttl() {
     assert_eq!(calls(&mut world, "b", &["x"]).denied.len(), 1);
 }
 
-/// The owner above has to be told itself that its turn has come.
+/// The owner above learns at a call of its own that its turn has come.
 #[test]
 fn a_call_of_a_sub_agent_does_not_pick_up_a_grant_of_its_parent() {
     let mut world = World::new();
@@ -199,7 +199,7 @@ fn an_agent_has_a_place_in_line_for_each_denied_file() {
 }
 
 #[test]
-fn an_agent_is_told_who_works_on_the_same_file_in_another_work_tree() {
+fn an_agent_learns_who_works_on_the_same_file_in_another_work_tree() {
     let mut world = World::new();
     let mut elsewhere = |owner: &str, work_tree: &str| {
         let mut call = call(owner, &["src/x.rs"]);

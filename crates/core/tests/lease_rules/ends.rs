@@ -56,7 +56,7 @@ fn a_strict_holder_that_lives_outlasts_its_ttl() {
 }
 
 #[test]
-fn an_expired_holder_under_the_lease_contract_is_succeeded_and_told() {
+fn an_expired_holder_under_the_lease_contract_is_succeeded_and_woken() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db").ttl(10).contract(Contract::Lease));
     let ticket = world.queue(&ask("b").name("db"));
@@ -153,7 +153,7 @@ fn a_fence_lets_only_the_current_token_pass() {
 
 /// Invariant 3.
 #[test]
-fn a_revoked_resident_is_told_and_holds_until_it_lets_go() {
+fn a_revoked_resident_is_woken_and_holds_until_it_releases() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     let next = world.queue(&ask("b").name("db"));
@@ -178,7 +178,7 @@ fn a_revoked_holder_without_a_process_loses_the_lease_at_once() {
 }
 
 #[test]
-fn an_evicted_holder_is_told_and_the_next_one_holds() {
+fn an_evicted_holder_is_woken_and_the_next_one_holds() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     let next = world.queue(&ask("b").name("db"));

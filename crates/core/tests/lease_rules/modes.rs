@@ -84,7 +84,7 @@ fn asking_twice_for_an_upgrade_is_one_ticket_and_one_new_token() {
 
 /// Invariant 8. Requirement 160.
 #[test]
-fn two_upgraders_would_deadlock_and_the_second_is_told_so() {
+fn two_upgraders_would_deadlock_and_the_second_is_refused() {
     let mut world = World::new();
     let one = world.hold(ask("a").shared("db"));
     let two = world.hold(ask("b").shared("db"));

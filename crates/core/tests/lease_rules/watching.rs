@@ -209,7 +209,7 @@ fn a_hand_off_in_a_plain_line_looks_at_nobody_behind() {
 }
 
 #[test]
-fn a_renewal_and_a_look_without_news_do_not_look_at_those_behind() {
+fn a_renewal_and_a_look_without_a_change_do_not_look_at_those_behind() {
     let renew = |world: &mut World, held: &Lease, _: Option<&Ticket>| {
         world.decide(|overlay| lease::renew(overlay, held.id, None, None)).0.unwrap();
     };

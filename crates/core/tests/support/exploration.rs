@@ -196,7 +196,7 @@ impl State {
         let above = name.all_above().next();
         assert!(handed.iter().all(|lease| Some(&lease.claim.owner) == above.as_ref()));
         assert!(self.world.records.leases().all(|lease| lease.claim.owner != name), "something stayed");
-        // In this world the owner of a lease is known by its process, so what was handed up is let go.
+        // In this world a process identifies the owner of a lease, so the leases that were handed up are released.
         let mut all = effects;
         for lease in handed {
             all.extend(self.release(&lease));

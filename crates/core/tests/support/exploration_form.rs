@@ -14,7 +14,7 @@ impl State {
         if rules.priorities.is_some() || rules.family.is_some() {
             return self.form_in(&(0..rules.owners).collect::<Vec<usize>>());
         }
-        // Owners who can be told apart are put into one order; only the others are tried in all orders.
+        // Owners that differ are put into one order. Only alike owners are tried in all orders.
         let looks: Vec<_> = (0..rules.owners).map(|owner| self.look_of(owner)).collect();
         let in_order = |order: &&Vec<usize>| {
             let mut by_place: Vec<usize> = (0..rules.owners).collect();

@@ -56,7 +56,7 @@ pub enum QueueError {
     },
 }
 
-/// Who executes a task.
+/// The worker and the run that execute a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Executor<'e> {
     /// The worker.

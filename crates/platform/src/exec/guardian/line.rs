@@ -33,7 +33,7 @@ pub struct GuardianLine {
     is_busy: AtomicBool,
 }
 
-/// Who started a command.
+/// The process that started a command.
 #[derive(Debug)]
 pub(in crate::exec) enum StartedBy {
     /// The guardian, which is its parent.
