@@ -1,7 +1,7 @@
-//! How long the conflicts of many groups take to find, against a bare sort of their literal starts.
+//! Benchmark of conflict detection with many groups, compared with a sort of their literal prefixes.
 //!
-//! `scripts/bench conflicts` runs it and exits 1 when a limit is missed. Numbers are processor time, and
-//! the best of rounds in which all sides take turns: what else the machine does only adds to them.
+//! `scripts/bench conflicts` runs it and exits 1 when a limit is missed. Numbers are CPU time, and the best of
+//! several rounds in which all variants take turns, because other load on the machine only adds to them.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_macros,
@@ -22,10 +22,10 @@ const FEW: usize = 1_000;
 const MANY: usize = 10_000;
 const ROUNDS: usize = 15;
 
-/// The most that finding conflicts may take, as a multiple of the sort.
+/// The limit of the time of the detection, as a multiple of the time of the sort.
 const MOST_SORTS: f64 = 20.0;
 
-/// The most that ten times as many groups may take; in proportion would be 10, as their logarithm 13.
+/// The limit of the time for ten times as many groups, as a multiple. Linear growth is 10, n log n is 13.
 const MOST_GROWTH: f64 = 20.0;
 
 /// What the bare sort sorts patterns by.
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     }
     let mut kept = true;
     let start: Key = Pattern::literal_prefix;
-    // Where the literal starts are all the same, sorting them is no work to compare with.
+    // Where all literal prefixes are equal, sorting them costs nothing. So these patterns are sorted by their whole text.
     let text: Key = Pattern::as_str;
     kept &= growth("own folders, some reach into another's", folders, start);
     kept &= growth("one kind of file in each folder", kinds, start);
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Prints how long groups take, against the sort and against a tenth of them; says whether it is in the limits.
+/// Prints how long the detection takes, compared with the sort and with a tenth of the groups. Says whether both limits are met.
 fn growth(name: &str, make: fn(usize) -> Vec<Group>, key: Key) -> bool {
     let (few, many, rules) = (make(FEW), make(MANY), rules());
     let found = detect(&many, &rules, Action::DowngradeToSerial).conflicts.len();
@@ -73,16 +73,16 @@ fn growth(name: &str, make: fn(usize) -> Vec<Group>, key: Key) -> bool {
     kept
 }
 
-/// Patterns that meet everything: what counts is the time for each conflict.
+/// Patterns that overlap everything: prints the time for each conflict.
 fn wide() {
     let mut groups = folders(MANY);
     groups.extend((0..20).map(|number| group(number, &[&format!("**/*.kind{number}")])));
     let begin = worked();
     let findings = detect(&groups, &rules(), Action::DowngradeToSerial);
     let taken = worked() - begin;
-    let each = taken / u32::try_from(findings.conflicts.len()).expect("there are not so many");
+    let each = taken / u32::try_from(findings.conflicts.len()).expect("the number of conflicts is small");
     println!(
-        "with 20 patterns that meet all: {} conflicts in {taken:.2?}, {each:.2?} each",
+        "with 20 patterns that overlap all: {} conflicts in {taken:.2?}, {each:.2?} each",
         findings.conflicts.len()
     );
 }
@@ -115,12 +115,12 @@ fn folders(count: usize) -> Vec<Group> {
         .collect()
 }
 
-/// No literal start at all: only the ends tell them apart.
+/// Patterns without a literal prefix: only their suffixes differ.
 fn names(count: usize) -> Vec<Group> {
     (0..count).map(|number| group(number, &[&format!("**/unit{}.test.ts", number * 7919 % count)])).collect()
 }
 
-/// Many in one folder, with ends of a few kinds.
+/// Many patterns in one folder, with a few different suffixes.
 fn kinds(count: usize) -> Vec<Group> {
     (0..count)
         .map(|number| {
@@ -130,7 +130,7 @@ fn kinds(count: usize) -> Vec<Group> {
         .collect()
 }
 
-/// Told apart by a component that comes after a wildcard.
+/// Patterns that differ only in a component after a wildcard.
 fn features(count: usize) -> Vec<Group> {
     (0..count)
         .map(|number| group(number, &[&format!("packages/*/src/feature{}/**", number * 7919 % count)]))
@@ -157,7 +157,7 @@ fn rules() -> Vec<Rule> {
     ]
 }
 
-/// The best times of several things that take turns.
+/// Runs the functions in turns, and returns the best time of each.
 fn alternate<const N: usize>(mut things: [&mut dyn FnMut(); N]) -> [Duration; N] {
     let mut best = [Duration::MAX; N];
     for _ in 0..ROUNDS {
@@ -170,7 +170,7 @@ fn alternate<const N: usize>(mut things: [&mut dyn FnMut(); N]) -> [Duration; N]
     best
 }
 
-/// The processor time of this thread so far.
+/// The CPU time of this thread so far.
 fn worked() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).expect("it grows from zero")

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::time::format_span;
 
-/// Downgrades are counted over this long.
+/// Downgrades that are older than this are not counted.
 pub const DOWNGRADE_SPAN: Duration = Duration::from_secs(60 * 60);
 
 /// What was counted at one moment.
@@ -27,13 +27,13 @@ pub struct Counts {
 /// The limits of the counts. A count at its limit is no alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of [`Counts::longest_wait`].
+    /// The limit of [`Counts::longest_wait`].
     pub wait: Duration,
-    /// Of [`Counts::deadlocks`].
+    /// The limit of [`Counts::deadlocks`].
     pub deadlocks: usize,
-    /// Of [`Counts::orphans`].
+    /// The limit of [`Counts::orphans`].
     pub orphans: usize,
-    /// Of [`Counts::downgrades`].
+    /// The limit of [`Counts::downgrades`].
     pub downgrades: usize,
 }
 
@@ -77,7 +77,7 @@ pub enum Alert {
 }
 
 impl Alert {
-    /// The stable code that programs know it by.
+    /// The code by which programs recognise the alert. It never changes.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::LongWait { .. } => "LOCK_WAIT",
@@ -87,7 +87,7 @@ impl Alert {
         }
     }
 
-    /// What was counted; seconds for a wait.
+    /// The count that is above its limit; for a wait, in seconds.
     pub fn value(&self) -> u64 {
         match self {
             Self::LongWait { waited, .. } => waited.as_secs(),
@@ -97,7 +97,7 @@ impl Alert {
         }
     }
 
-    /// The limit that it is above; seconds for a wait.
+    /// The limit; for a wait, in seconds.
     pub fn limit(&self) -> u64 {
         match self {
             Self::LongWait { limit, .. } => limit.as_secs(),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_tells_its_number_its_limit_and_a_way_out() {
+    fn an_alert_names_its_count_its_limit_and_a_hint() {
         let alert = Alert::LongWait { waited: Duration::from_secs(125), limit: Duration::from_secs(60) };
         assert_eq!(alert.to_string(), "somebody has waited for 2m 5s (more than 60s)");
         assert_eq!((alert.value(), alert.limit()), (125, 60));

@@ -166,12 +166,12 @@ pub fn detect(groups: &[Group], rules: &[Rule], default: Action) -> Findings {
     Findings { conflicts, same_dir: claims.same_dir(&overlapping, &rulebook) }
 }
 
-/// One pair of patterns with which two groups conflict. The least one is reported.
+/// Two patterns by which two groups conflict. Of all candidates of two groups, the least one is reported.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
-    /// The rule that counts, the strictest first; none comes last.
+    /// The rank of the rule that applies: the strictest rule has rank 0. If no rule applies, the largest number.
     rank: usize,
-    /// The closest relation first.
+    /// The [`order`] of the relation.
     kind: usize,
     a: usize,
     b: usize,
@@ -179,7 +179,7 @@ struct Candidate {
     place: usize,
 }
 
-/// EXACT before PARENT_CHILD before OVERLAP.
+/// The order of relations, the closest first: EXACT before PARENT_CHILD before OVERLAP.
 const fn order(relation: Relation) -> usize {
     match relation {
         Relation::Exact => 0,

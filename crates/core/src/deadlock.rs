@@ -14,14 +14,14 @@ use crate::records::Scan;
 use crate::resource::{Key, KeyRange};
 use crate::waiting::{Asker, Blocker, blockers};
 
-/// One edge of the cycle: who waits, for what, and who has it.
+/// One edge of the cycle: an owner waits for something that another owner has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Who waits.
+    /// The owner that waits.
     pub waiter: Owner,
-    /// What is wanted: a name, or a path that both claims match.
+    /// What it waits for: a name, or a path that both claims match.
     pub wanted: String,
-    /// Who holds it or is served earlier.
+    /// The owner that holds it or is served earlier.
     pub holder: Owner,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Link {
 /// The cycle that a new ticket closes, if it closes one.
 pub fn cycle<E>(overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Result<Option<Vec<Link>>, E> {
     let owner = &ticket.claim.owner;
-    // Nobody can wait for an owner that holds nothing and is served before nobody.
+    // Nobody waits for an owner that holds nothing and has no ticket behind its own.
     let alone = ticket.under.is_empty()
         && overlay.leases_of(owner)?.is_empty()
         && !goes_before_somebody(overlay, ticket)?;
@@ -51,7 +51,7 @@ pub fn cycle<E>(overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Result<Option<
     Ok(stuck_with_it.iter().find_map(|owner| graph.cycle_from(owner, &able)))
 }
 
-/// All cycles among the waits of the store. There are none, unless somebody used force.
+/// All cycles among the waits of the store. A new wait never closes one, but a hand-over of claims may.
 pub fn cycles<E>(overlay: &mut Overlay<'_, E>) -> Result<Vec<Vec<Link>>, E> {
     let mut graph = Graph::default();
     let (_, tickets) = overlay.all()?;
@@ -78,14 +78,14 @@ fn goes_before_somebody<E>(overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Res
     Ok(false)
 }
 
-/// Wait-for graph: the waits of each owner, each wait as its blockers. An owner that does not wait has none.
+/// Wait-for graph: the waits of each owner. A wait is the list of its blockers. An owner that does not wait has none.
 #[derive(Default)]
 struct Graph {
     waits: BTreeMap<Owner, Vec<Vec<Blocker>>>,
 }
 
 impl Graph {
-    /// Follows the waits of these owners to everybody whom they depend on.
+    /// Adds these owners, and all owners that they wait for, directly or through others.
     fn load<'o, E>(
         &mut self,
         overlay: &mut Overlay<'_, E>,
@@ -148,7 +148,7 @@ impl Graph {
     }
 }
 
-/// Who blocks, and on what.
+/// The owners that block, each with the name or path on which it does.
 fn others(blocker: &Blocker) -> impl Iterator<Item = (&Owner, &str)> {
     let leases = blocker.leases.iter().map(|found| (&found.record.claim.owner, found.witness.as_str()));
     leases.chain(blocker.tickets.iter().map(|found| (&found.record.claim.owner, found.witness.as_str())))

@@ -14,24 +14,24 @@ pub const MAX_FILE_NAME: usize = 128;
 /// Why a text cannot be an owner, a name or an id.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IdError {
-    /// There is nothing in it.
+    /// The text is empty.
     #[error("{what} is empty")]
     Empty {
-        /// What it should have been.
+        /// What the text should be: `a name`, `a run id`.
         what: &'static str,
     },
-    /// It is longer than [`MAX_LENGTH`], or [`MAX_FILE_NAME`] for what becomes a file's name.
+    /// It is longer than [`MAX_LENGTH`], or than [`MAX_FILE_NAME`] for an id that becomes a file name.
     #[error("{what} is {length} bytes long, which is too much")]
     TooLong {
-        /// What it should have been.
+        /// What the text should be: `a name`, `a run id`.
         what: &'static str,
         /// How long it is.
         length: usize,
     },
-    /// A character that has no place in it.
+    /// It contains a character that is not allowed.
     #[error("{what} `{}` contains {character:?}", text.escape_debug())]
     Character {
-        /// What it should have been.
+        /// What the text should be: `a name`, `a run id`.
         what: &'static str,
         /// The whole text.
         text: String,
@@ -53,7 +53,7 @@ pub enum IdError {
     /// An id that could not be a file's name.
     #[error("{what} `{}` has `/`, is `.` or `..`, or begins with `-`", text.escape_debug())]
     FileName {
-        /// What it should have been.
+        /// What the text should be: `a name`, `a run id`.
         what: &'static str,
         /// The whole text.
         text: String,
@@ -95,7 +95,7 @@ fn check_text(what: &'static str, text: &str) -> Result<(), IdError> {
     Ok(())
 }
 
-/// What a lease on something other than paths is called: `impl-backend`, `git/index`.
+/// The name of a resource that is not a path: `impl-backend`, `git/index`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
@@ -127,7 +127,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Who holds or waits: `kind:id`. Two requests of one owner never exclude each other.
+/// The owner of leases and tickets: `kind:id`. Two requests of one owner never exclude each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(Arc<str>);
 
@@ -204,7 +204,7 @@ impl fmt::Display for TicketName {
 pub struct LeaseId(pub u64);
 
 impl LeaseId {
-    /// The id as that of a waiting ticket.
+    /// The id as the text of a ticket: `T42`.
     pub fn as_ticket(self) -> String {
         format!("T{}", self.0)
     }
@@ -273,7 +273,7 @@ file_name_id! {
     RunId, "a run id"
 }
 file_name_id! {
-    /// The id of a worker. Every start of a worker has another one.
+    /// The id of a worker. Each start of a worker gets a new one.
     WorkerId, "a worker id"
 }
 
@@ -287,7 +287,8 @@ impl fmt::Display for Token {
     }
 }
 
-/// A process that stays while it holds or waits: a random number, at which its kernel lock is in the file `life`.
+/// The id of a resident process, which stays while it holds or waits: a random number. Its liveness lock is the byte of the
+/// file `life` at this offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HolderId(pub u64);
 
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_given_as_a_name_is_told_of_the_path_flag() {
+    fn a_pattern_given_as_a_name_is_refused_with_a_hint_at_the_path_flag() {
         let refusal = "src/*.rs".parse::<Name>().unwrap_err();
         assert!(refusal.hint().contains("--path"));
     }

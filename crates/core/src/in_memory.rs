@@ -144,7 +144,7 @@ fn within<'b, T: Ord + Copy>(
     });
     let below = range.below.clone().into_iter().flat_map(move |folder| {
         let range = KeyRange { exact: Vec::new(), below: Some(folder.clone()) };
-        // Keys such as `p/a-b` sort between `p/a` and `p/a/`, so what is not below does not end the range.
+        // Keys such as `p/a-b` sort between `p/a` and `p/a/`. They are not below `p/a`, but do not end the range.
         let (_, end) = range.range_below().expect("there is a folder");
         filed
             .range((folder, lowest)..)

@@ -16,25 +16,25 @@ mod agents;
 mod attribute;
 mod ending;
 mod hand_over;
+mod outcome;
 mod permission;
 mod resume;
 mod strength;
 
 use std::sync::Arc;
 
-use thiserror::Error;
-
-use crate::deadlock::{Link, cycle};
-use crate::id::{LeaseId, Owner, Token, WakerId};
+use crate::deadlock::cycle;
+use crate::id::{LeaseId, Token, WakerId};
 use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Priority, Rank, Ticket};
 use crate::resource::Target;
 use crate::time::{Moment, Ttl};
-use crate::waiting::{Asker, Blocker, blockers, hand_off, settle};
+use crate::waiting::{Asker, blockers, hand_off, settle};
 pub use agents::{AgentAnswer, AgentCall, Denial, agent_call, end_session, hand_up, rest};
 pub use attribute::{Attributed, attribute};
 pub use ending::{clean_up, end, evict, release, remove_ticket, revoke, withdraw};
 pub use hand_over::{HandOver, HandedOver, hand_over};
+pub use outcome::{Grant, NotCurrent, Outcome, Waiting};
 pub use permission::{Caller, permit, permit_renewal};
 pub use resume::{Resumer, find_tickets, resume};
 pub use strength::{downgrade, upgrade};
@@ -46,7 +46,7 @@ pub struct Request {
     pub claim: Claim,
     /// How urgent it is.
     pub priority: Priority,
-    /// The leases whose commands the asking process is a part of.
+    /// The leases under which the asking process runs: it is part of their commands.
     pub under: Vec<LeaseId>,
     /// How to wait for it. Without this, the request is refused if something blocks it.
     pub wait: Option<WaitTerms>,
@@ -64,91 +64,6 @@ pub struct WaitTerms {
     pub stays: Ttl,
 }
 
-/// What became of a request.
-#[derive(Clone, Debug)]
-#[must_use]
-pub enum Outcome {
-    /// The lease is held.
-    Granted(Grant),
-    /// The ticket is in line.
-    Waiting(Waiting),
-    /// Others hold it, and the request does not wait.
-    Held(Vec<Blocker>),
-    /// Waiting would never end.
-    Deadlock(Vec<Link>),
-    /// The ticket or lease is not there any more.
-    Gone,
-}
-
-/// A lease that is held.
-#[derive(Clone, Debug)]
-pub struct Grant {
-    /// The lease.
-    pub lease: Lease,
-    /// Whether the owner held it before this request.
-    pub joined: bool,
-}
-
-/// A ticket in line.
-#[derive(Clone, Debug)]
-pub struct Waiting {
-    /// The ticket.
-    pub ticket: Ticket,
-    /// What blocks it.
-    pub blockers: Vec<Blocker>,
-    /// When that was read, on the store's clock.
-    pub looked_at: Moment,
-}
-
-/// Why a lease cannot be renewed, released or changed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum NotCurrent {
-    /// There is no such lease: it was released, lost or never there.
-    #[error("{0} is not held")]
-    Unknown(LeaseId),
-    /// Somebody else's token is current.
-    #[error("token {given} of {id} is not current, {current} is")]
-    Token {
-        /// The lease.
-        id: LeaseId,
-        /// The token that was named.
-        given: Token,
-        /// The token that it has.
-        current: Token,
-    },
-    /// Its time is up.
-    #[error("{0} has expired")]
-    Expired(LeaseId),
-    /// Its holder was told to let go.
-    #[error("{0} was revoked")]
-    Revoked(LeaseId),
-    /// A copy of its holder, on a cloned machine, renews the same session.
-    #[error("another machine holds {0} with the same session")]
-    SessionTaken(LeaseId),
-    /// The store that several machines share could not be reached in time to renew the session.
-    #[error("the session of {0} could not be renewed in time")]
-    SessionLapsed(LeaseId),
-    /// The caller is neither its owner nor a process of its family, and does not name its token.
-    #[error("{id} belongs to {owner}")]
-    NotTheOwner {
-        /// The lease.
-        id: LeaseId,
-        /// Whose it is.
-        owner: Owner,
-    },
-    /// There is no such ticket: it was granted, given up or never there.
-    #[error("{} is not in line", .0.as_ticket())]
-    NotInLine(LeaseId),
-    /// The caller is neither the owner of a ticket nor a process of its family.
-    #[error("{} belongs to {owner}", id.as_ticket())]
-    NotTheWaiter {
-        /// The ticket.
-        id: LeaseId,
-        /// Whose it is.
-        owner: Owner,
-    },
-}
-
 /// Takes a lease, or a place in line for it.
 pub fn acquire<E>(overlay: &mut Overlay<'_, E>, request: &Request) -> Result<Outcome, E> {
     if request.join
@@ -158,14 +73,14 @@ pub fn acquire<E>(overlay: &mut Overlay<'_, E>, request: &Request) -> Result<Out
         settle(overlay, None)?;
         return Ok(Outcome::Granted(Grant { lease, joined: true }));
     }
-    // Waiters come before a new request, also for what a dead holder leaves.
+    // What a dead holder leaves goes to the waiters first, and then to a new request.
     reap_dead(overlay, &request.claim)?;
     hand_off(overlay)?;
     let now = overlay.now();
     let last = Rank::new(now, request.priority, LeaseId(u64::MAX));
     let asker = Asker { claim: &request.claim, rank: last, whole_line: false };
     let mut in_the_way = blockers(overlay, asker)?;
-    // The look may have reaped a ticket. A parent that waited behind it holds now, and no longer blocks its sub-agent.
+    // `blockers` may have reaped a ticket. A parent that waited behind it holds now, and no longer blocks its sub-agent.
     while !in_the_way.is_empty() && overlay.has_freed() {
         hand_off(overlay)?;
         in_the_way = blockers(overlay, asker)?;
@@ -215,7 +130,7 @@ fn settle_for<E>(overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Result<Outcom
         let Some(ticket) = overlay.ticket(ticket.id)? else { break };
         let blockers =
             blockers(overlay, Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false })?;
-        // The look may have reaped a record that nobody had looked at before.
+        // `blockers` may have reaped a record, and so freed something.
         if !overlay.has_freed() {
             return Ok(Outcome::Waiting(Waiting { ticket, blockers, looked_at: overlay.now() }));
         }
@@ -338,7 +253,7 @@ pub fn keep_session<E>(
     Ok(Ok(renewed))
 }
 
-/// Whether a token is that of a lease which protects `target` now; nothing is changed.
+/// Fencing: checks whether a token belongs to a lease that protects `target` now. Changes nothing.
 pub fn fence<E>(overlay: &mut Overlay<'_, E>, target: &Target, token: Token) -> Result<Fence, E> {
     let mut current = Vec::new();
     for lease in overlay.leases(&target.key_range())? {
@@ -351,7 +266,7 @@ pub fn fence<E>(overlay: &mut Overlay<'_, E>, target: &Target, token: Token) -> 
     Ok(Fence { passes, current })
 }
 
-/// What a fence answers.
+/// The answer of [`fence`].
 #[derive(Clone, Debug)]
 pub struct Fence {
     /// Whether the token is current.
@@ -382,7 +297,7 @@ fn lease_to_join<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<Optio
     Ok(None)
 }
 
-/// Notes that the owner of a lease was there now.
+/// Records a sign of life of the owner of a lease: its TTL starts again, and the lease counts as picked up.
 fn refresh<E>(overlay: &mut Overlay<'_, E>, lease: Lease) -> Lease {
     let untimed = lease.claim.ttl.is_none() && lease.pickup_by.is_none();
     if untimed {
@@ -393,7 +308,7 @@ fn refresh<E>(overlay: &mut Overlay<'_, E>, lease: Lease) -> Lease {
     seen
 }
 
-/// Reaps every dead lease that meets a claim, also those of its own owner.
+/// Reaps every dead lease that overlaps a claim, also those of its own owner.
 fn reap_dead<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<(), E> {
     for target in claim.targets() {
         for lease in overlay.leases(&target.key_range())? {

@@ -3,7 +3,7 @@
 //! Everything that matters is a compare-and-set on a record. This crate says what the next records are;
 //! a store runs one decision atomically over the records that it touches, and knows no rules. So shared
 //! mode, all-or-nothing, fair waiting, fencing, deadlock refusal, expiry and takeover are written once
-//! and hold on every engine alike.
+//! and hold on every store alike.
 //!
 //! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 //!
@@ -17,8 +17,8 @@
 //! | owner | who holds or waits: `kind:id` |
 //! | proof of life | how a store knows that an owner still lives |
 //! | ticket | a place in the waiting line for resources |
-//! | request | something that somebody wants done |
-//! | run | one try at a request, with the states of [`run::Status`] |
+//! | request | a command to execute, with its conditions |
+//! | run | one execution of a request, with the states of [`run::Status`]. A retry within a run is an attempt |
 //! | event | a fact that happened, appended in the same commit as the change that it describes |
 //!
 //! # Invariants

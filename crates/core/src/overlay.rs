@@ -17,20 +17,20 @@ pub struct Overlay<'r, E> {
     records: &'r mut (dyn Records<E> + 'r),
     probe: &'r dyn LivenessProbe,
     now: Moment,
-    /// What the probe saw of each proof. It is asked once: a process that dies during the decision counts as alive, for all
-    /// claims that it vouches for.
+    /// What the probe saw of each proof. The probe is asked once: a process that dies after that counts as alive until the end of
+    /// the decision, for all claims that it vouches for.
     observations: HashMap<Proof, Observation>,
     leases: BTreeMap<LeaseId, Edit<Lease>>,
     tickets: BTreeMap<LeaseId, Edit<Ticket>>,
     /// Targets that became free and were not yet offered to the next waiter.
     freed: Vec<Target>,
-    /// The tickets of owners that hold more or less than before, and of their sub-agents. They have to be looked at again.
+    /// The tickets of owners that hold more or less than before, and of their sub-agents. They have to be checked again.
     moved: Vec<KeyRange>,
     effects: Vec<Effect>,
     reaped: Vec<Reaped>,
 }
 
-/// What a decision made of one record: the version of the store, and the version of the decision.
+/// A record that the decision changed: the version of the store, and the version of the decision.
 struct Edit<T> {
     before: Option<T>,
     after: Option<T>,
@@ -141,7 +141,7 @@ impl<'r, E> Overlay<'r, E> {
         if self.tickets.is_empty() {
             return self.records.tickets(range, scan, limit);
         }
-        // Each ticket that the decision removed may take one of the places.
+        // A ticket that the decision changed may be among the first `limit`. So more tickets are read.
         let mut found = self.records.tickets(range, scan, limit.saturating_add(self.tickets.len()))?;
         found.retain(|ticket| !self.tickets.contains_key(&ticket.id));
         let within = |ticket: &&Ticket| ticket.keys().iter().any(|key| range.includes(key));
@@ -219,7 +219,7 @@ impl<'r, E> Overlay<'r, E> {
         edit.after = Some(after);
     }
 
-    /// Removes a ticket, and marks its targets as freed: those behind it may be able to go.
+    /// Removes a ticket, and marks its targets as freed: the tickets behind it may be granted now.
     pub fn remove_ticket(&mut self, ticket: Ticket) {
         self.freed.extend(ticket.claim.targets().cloned());
         self.take_ticket(ticket);
@@ -275,7 +275,7 @@ impl<'r, E> Overlay<'r, E> {
         !self.freed.is_empty()
     }
 
-    /// Takes the tickets of one owner that holds more or less than before. They were not yet looked at.
+    /// Takes the tickets of one owner that holds more or less than before. They were not yet checked.
     pub fn next_moved(&mut self) -> Option<KeyRange> {
         self.moved.pop()
     }

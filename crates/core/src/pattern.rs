@@ -20,8 +20,8 @@
 //! Wildcards match leading dots, case matters, and a character is a Unicode scalar value (POSIX classes are
 //! ASCII, as in git). Braces mean what their alternatives would mean written out, except that a `**` is two
 //! stars side by side in the text, and that braces make a pattern no literal: `{src,docs}` is two paths,
-//! `{src/,docs/}` two subtrees. A path has at least one component, and none that is empty, `.` or `..`; what
-//! could only match other things is refused.
+//! `{src/,docs/}` two subtrees. A path has at least one component, and none that is empty, `.` or `..`. A pattern
+//! that matches no such path is refused.
 
 mod automaton;
 mod class;
@@ -71,8 +71,8 @@ struct Inner {
 impl Pattern {
     /// Reads a pattern and normalises it.
     ///
-    /// `./` and doubled slashes go away, as do needless backslashes, and `**/**` becomes `**`. A literal path
-    /// loses its trailing slash, for it covers its subtree anyway: `src/` is `src`.
+    /// It removes `./`, doubled slashes and needless backslashes, and turns `**/**` into `**`. A literal path
+    /// loses its trailing slash, because it covers its subtree anyway: `src/` is `src`.
     ///
     /// # Errors
     ///

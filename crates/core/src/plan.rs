@@ -48,9 +48,9 @@ pub struct Member {
 /// One group waits for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dependency {
-    /// The place of the group that comes first.
+    /// The index of the group that comes first.
     pub source: usize,
-    /// The place of the group that waits.
+    /// The index of the group that waits.
     pub target: usize,
     /// Whether the source has to have ended, and not only begun.
     pub completion: bool,
@@ -63,15 +63,15 @@ pub struct Load {
     pub average: f64,
     /// Above this, groups run one by one.
     pub limit: f64,
-    /// By how many cores the average is divided first; 1 for the average as it is.
+    /// The number of cores by which the average is divided; 1 to compare the average itself.
     pub cores: NonZeroUsize,
 }
 
 impl Load {
-    /// The limit where none is set.
+    /// The default limit.
     pub const LIMIT: f64 = 4.0;
 
-    /// Returns what is compared with the limit.
+    /// Returns the load that is compared with the limit.
     pub fn value(&self) -> f64 {
         self.average / self.cores.get() as f64
     }
@@ -138,7 +138,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What a mode is about.
+/// Which groups a mode affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// All groups of the phase.
@@ -164,9 +164,9 @@ pub enum Cause {
     Completion,
     /// It depends on the other's beginning.
     Beginning,
-    /// They conflict; the number is the place among the conflicts.
+    /// They conflict; the number is the index of the conflict in the findings.
     Conflict(usize),
-    /// They share a folder that a rule covers; the number is the place among the shared folders.
+    /// They share a folder that a rule covers; the number is the index of the folder in the findings.
     Folder(usize),
     /// All groups of the phase run one after the other.
     Phase,
@@ -175,7 +175,7 @@ pub enum Cause {
 /// A constraint between a group and another group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bond {
-    /// The place of the other group.
+    /// The index of the other group.
     pub group: usize,
     /// Why.
     pub cause: Cause,

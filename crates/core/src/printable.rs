@@ -1,7 +1,8 @@
 //! Printable text: escapes characters that steer a terminal, break a line, or reverse the direction of text.
 //!
 //! Names, reasons and titles come from other users and programs. A character that reverses the direction of text makes one name
-//! look like another one. Such characters are shown as `\\u{202e}`. In JSON they are escaped in its own way, so that its readers get them.
+//! look like another one. Such characters are shown as `\u{202e}`. JSON has an escape of its own, from which a program gets the
+//! character itself.
 
 use std::borrow::Cow;
 
@@ -17,7 +18,7 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
 
 /// JSON text, with such characters written as `\u202e`, which means the same to a program.
 pub fn printable_json(text: &str) -> Cow<'_, str> {
-    // What JSON itself escapes is not there any more, and these are only within strings. All have four digits.
+    // JSON has escaped ASCII control characters already. The others occur only within strings, and need no more than four digits.
     let is_escaped = |character: char| character > '~' && is_disruptive(character);
     if !text.contains(is_escaped) {
         return Cow::Borrowed(text);
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_or_reverses_is_escaped() {
+    fn characters_that_control_a_terminal_or_reverse_text_are_escaped() {
         assert_eq!(printable("a\x1b[2J\u{202e}b\u{9b}\n"), "a\\u{1b}[2J\\u{202e}b\\u{9b}\\n");
         assert_eq!(printable_lines("a\tb\r\n\u{2067}\u{200f}"), "a\tb\r\n\\u{2067}\\u{200f}");
     }

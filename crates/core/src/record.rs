@@ -43,7 +43,7 @@ pub struct Agent {
 }
 
 impl Claim {
-    /// Whether this claim does not keep `asker` from holding the same resource. Invariant 1.
+    /// Whether `asker` may hold the same resource beside this claim. Invariant 1.
     ///
     /// A claim gives way to the claims of its own owner, to those of sub-agents below its owner, and to those of agents in
     /// another work tree. It does not give way to an owner above: a parent waits for its own sub-agent.
@@ -119,7 +119,7 @@ pub struct Lease {
     pub heartbeat_at: Moment,
     /// When it ends unless its owner picks it up.
     pub pickup_by: Option<Moment>,
-    /// Whether its holder was told to let go.
+    /// Whether it was revoked: its holder has to release it.
     pub revoked: bool,
 }
 
@@ -152,7 +152,8 @@ impl Lease {
         }
     }
 
-    /// When it passes on to the next one if its holder, of which nothing can be observed here, stays silent.
+    /// When the session of its holder ends, unless the holder renews it. It counts only where nothing of the holder can be
+    /// observed.
     pub fn session_ends_at(&self) -> Option<Moment> {
         self.dates().session_ends_at()
     }
@@ -165,7 +166,7 @@ impl Lease {
 
 /// How urgent a wait is: −100 to 100. A larger number is served earlier.
 ///
-/// One step is worth one minute of waiting, so low priorities are served some day, too.
+/// One step is worth one minute of waiting, so a ticket with a low priority is served eventually, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(i32);
 
@@ -192,7 +193,7 @@ impl FromStr for Priority {
     }
 }
 
-/// A priority that is not one.
+/// The text is not a priority.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is not a priority from -100 to 100")]
 pub struct PriorityError(String);
@@ -236,7 +237,7 @@ pub struct Ticket {
     pub rank: Rank,
     /// When the wait began.
     pub enqueued_at: Moment,
-    /// When its owner was last there.
+    /// The last sign of life of its owner.
     pub seen_at: Moment,
     /// How long it stays in line while its owner is away.
     pub stays: Ttl,
@@ -256,8 +257,9 @@ impl Ticket {
         judge(Contract::Lease, &dates, observation, now)
     }
 
-    /// The waker of the process whose end ends the wait, although the claim is for a longer life: that of `acquire --wait`
-    /// without a name for the ticket. A named ticket stays in line for the next command, and that of an agent for its next call.
+    /// The waker of the process whose death ends the wait, although the lease would outlive that process: `acquire --wait`
+    /// without a name for the ticket. A named ticket stays in line for the next command, and the ticket of an agent for its next
+    /// call.
     pub fn waiter(&self) -> Option<WakerId> {
         let is_own = !self.is_resident() && self.claim.ticket.is_none() && self.claim.agent.is_none();
         self.waker.filter(|_| is_own)

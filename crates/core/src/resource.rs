@@ -7,7 +7,7 @@ use crate::id::Name;
 use crate::overlap::{covers, overlap};
 use crate::pattern::Pattern;
 
-/// How many may hold a resource together.
+/// How many owners may hold a resource together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// One holder.
@@ -44,12 +44,12 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A name, or a pattern over repository paths.
+/// A name, or a pattern over repository paths. Two targets meet if they overlap; a name never meets a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
-    /// Equal names meet.
+    /// Two names meet if they are equal.
     Name(Name),
-    /// Overlapping patterns meet.
+    /// Two patterns meet if both match some path.
     Path(Pattern),
 }
 
@@ -62,7 +62,7 @@ impl Target {
         }
     }
 
-    /// Something that both protect: the name itself, or a path that both patterns match.
+    /// Something that both protect: the name itself, or a path that both patterns match. None if the two do not overlap.
     pub fn meets(&self, other: &Self) -> Option<String> {
         match (self, other) {
             (Self::Name(a), Self::Name(b)) => (a == b).then(|| a.as_str().to_owned()),
@@ -91,9 +91,9 @@ impl Target {
         }
     }
 
-    /// The keys under which a store finds everything that can meet this target.
+    /// The keys under which a store finds every target that can overlap this one.
     ///
-    /// Two patterns meet only if the literal folders of one are a prefix of those of the other. So the keys are those of all
+    /// Two patterns overlap only if the literal folders of one are a prefix of those of the other. So the keys are those of all
     /// folders above, the key itself, and the range of all folders below.
     pub fn key_range(&self) -> KeyRange {
         let key = self.key();
@@ -128,7 +128,7 @@ pub struct Resource {
 impl Resource {
     /// Whether the two exclude each other if nobody else holds. A name with free slots counts as shared.
     ///
-    /// Returns what they meet on.
+    /// Returns something that both protect.
     pub fn excludes(&self, other: &Self) -> Option<String> {
         let two_fit = self.mode.capacity().min(other.mode.capacity()) >= 2;
         if two_fit { None } else { self.target.meets(&other.target) }
@@ -234,13 +234,13 @@ mod tests {
     }
 
     #[test]
-    fn names_and_patterns_never_meet() {
+    fn a_name_never_overlaps_a_pattern() {
         assert_eq!(name("src").meets(&path("src")), None);
         assert_eq!(name("src").meets(&name("src")), Some("src".to_owned()));
     }
 
     #[test]
-    fn only_two_shared_ones_or_free_slots_put_up_with_each_other() {
+    fn two_resources_exclude_each_other_unless_both_are_shared_or_slots_are_free() {
         let two = Mode::Slots(NonZeroU32::new(2).unwrap());
         let held = |mode| Resource { target: name("db"), mode };
         let excludes = |a, b| held(a).excludes(&held(b)).is_some();

@@ -1,4 +1,5 @@
-//! Runs: a state machine. A run is one try at a request; its eight public states and the moves between them are here.
+//! Runs: a state machine. A run is one execution of a request. This module has its eight public states, and the moves between
+//! them.
 //!
 //! Each change is a pure function from one record to the next, in [`transition`]. A store writes the next record only if
 //! the run still has the version that the function read (compare-and-set), and appends the event in the same transaction.
@@ -127,7 +128,7 @@ pub struct Move {
     pub from: Status,
     /// The status after.
     pub to: Status,
-    /// Who makes it.
+    /// What makes it: a worker, a user or a timeout.
     pub by: &'static str,
 }
 
@@ -206,7 +207,7 @@ mod tests {
 
     /// Requirement 89.
     #[test]
-    fn no_sequence_of_moves_comes_back() {
+    fn the_moves_form_no_cycle() {
         fn longest(from: Status) -> usize {
             MOVES
                 .iter()
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn words_come_back() {
+    fn each_status_is_parsed_from_its_own_text() {
         for status in Status::ALL {
             assert_eq!(status.as_str().parse(), Ok(status));
         }

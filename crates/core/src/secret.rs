@@ -1,4 +1,4 @@
-//! Secrets in variables and commands: which values are shown to nobody.
+//! Secrets in variables and commands: which values are never shown.
 
 mod command;
 

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_span_is_refused() {
+    fn a_text_that_is_no_span_is_refused() {
         for text in ["", "-1", "NaN", "inf", "1e9", "5 m", "m", ".", "1.", "1.2.3", "5x", "+3", "٣"] {
             assert!(matches!(parse_span(text), Err(SpanError::Malformed(_))), "{text}");
         }

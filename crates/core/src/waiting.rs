@@ -1,14 +1,14 @@
-//! The waiting line: which claims block which, and who is granted next.
+//! The waiting line: which claims block which, and which ticket is granted next.
 //!
 //! Two claims block each other if they cannot hold together. A ticket that came earlier counts as if it held already. So
 //! nobody overtakes, readers do not starve a writer, and a claim on many resources gets all of them in its turn. There is
-//! one exception: a ticket that waits for something that the asker holds does not block the asker, because it cannot go
-//! before the asker is done.
+//! one exception: a ticket that waits for something that the asker holds does not block the asker, because it cannot be
+//! granted before the asker is done.
 //!
 //! Claims of agents have families: what an owner holds does not block its sub-agents. But no sub-agent overtakes an owner above
 //! it that waits. A claim in another work tree does not block an agent. On a counted name every owner counts, also in a family.
 //!
-//! An exclusive ticket stands for all tickets before it: while it waits or holds, nobody behind it can go. So a scan of the
+//! An exclusive ticket stands for all tickets before it: while it waits or holds, nobody behind it is granted. So a scan of the
 //! line ends at the first such ticket.
 
 use std::collections::BTreeMap;
@@ -34,9 +34,9 @@ pub struct Obstacle<T> {
 pub struct Blocker {
     /// What is wanted.
     pub resource: Resource,
-    /// Who holds it.
+    /// The leases on it.
     pub leases: Vec<Obstacle<Lease>>,
-    /// Who waits for it and is served earlier.
+    /// The tickets for it that are served earlier.
     pub tickets: Vec<Obstacle<Ticket>>,
     /// How many of these owners have to leave before there is room.
     pub excess: usize,
@@ -121,7 +121,7 @@ pub(crate) fn excludes(resource: &Resource, claim: &Claim) -> bool {
     claim.resources.iter().any(|other| resource.excludes(other).is_some())
 }
 
-/// Who asks, and from which place in line.
+/// The claim that asks, and its place in line.
 #[derive(Clone, Copy)]
 pub struct Asker<'a> {
     /// What is wanted.
@@ -132,7 +132,7 @@ pub struct Asker<'a> {
     pub whole_line: bool,
 }
 
-/// Finds what blocks the asker, one resource after the other. Reaps the dead records that it meets.
+/// Finds what blocks the asker, one resource after the other. Reaps the dead records that it finds.
 ///
 /// If nothing blocks it, the asker may hold now.
 pub fn blockers<E>(overlay: &mut Overlay<'_, E>, asker: Asker<'_>) -> Result<Vec<Blocker>, E> {
@@ -146,7 +146,7 @@ pub fn blockers<E>(overlay: &mut Overlay<'_, E>, asker: Asker<'_>) -> Result<Vec
     Ok(blockers)
 }
 
-/// The live leases of other owners that meet a resource. Reaps the dead ones.
+/// The live leases of other owners that overlap a resource. Reaps the dead ones.
 ///
 /// On a name all of them count, since slots are counted. On a path only those count that exclude.
 fn live_leases_on<E>(
@@ -260,7 +260,7 @@ pub fn settle<E>(overlay: &mut Overlay<'_, E>, caller: Option<LeaseId>) -> Resul
     loop {
         hand_off(overlay)?;
         wake_affected(overlay, caller)?;
-        // The second look may have reaped more records.
+        // `wake_affected` may have reaped more records, and so freed something.
         if !overlay.has_freed() {
             return Ok(());
         }
@@ -280,7 +280,7 @@ pub fn hand_off<E>(overlay: &mut Overlay<'_, E>) -> Result<(), E> {
     }
 }
 
-/// Offers their targets to the tickets of an owner that holds more or less than before, and to those of its sub-agents.
+/// Checks again the tickets of an owner that holds more or less than before, and those of its sub-agents.
 ///
 /// A ticket that waits for something that the owner holds does not block the owner. A ticket that upgrades a lease which is
 /// gone is removed.
@@ -318,7 +318,7 @@ fn grant_next<E>(overlay: &mut Overlay<'_, E>, target: &Target) -> Result<(), E>
             continue;
         }
         let takes_all = |wanted: &Resource| wanted.mode == Mode::Exclusive && wanted.target == *target;
-        // A sub-agent behind it may go, too.
+        // After the grant of a whole name nobody behind can be granted, except a sub-agent of the new holder.
         let closes = matches!(target, Target::Name(_))
             && ticket.claim.agent.is_none()
             && ticket.claim.resources.iter().any(takes_all);

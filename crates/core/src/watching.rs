@@ -2,8 +2,8 @@
 //!
 //! A release wakes the waiter that it grants the lease to. The death of a process or the end of a TTL wakes nobody. So every
 //! waiter watches the processes and the times of the records that block it. It stops at the nearest ticket ahead that stands
-//! for all before it: while that ticket waits or holds, the waiter cannot go, and the same process stands behind both. So in a
-//! simple line each waiter watches the one before it, and a death wakes one waiter, not all.
+//! for all before it: while that ticket waits or holds, the waiter is not granted, and the same process stands behind both. So
+//! in a simple line each waiter watches the one before it, and a death wakes one waiter, not all.
 //!
 //! A watch list is as old as the last look of its waiter. If a decision puts a record before a waiter that is not on its list,
 //! or makes the time of a record on the list end sooner, the decision wakes the waiter to look again.
@@ -61,7 +61,7 @@ impl Watched {
     }
 }
 
-/// The records whose death or end in time a waiter has to notice by itself.
+/// The records that a waiter has to watch itself: nobody wakes it when their process dies or their time is up.
 pub fn watch_list(blockers: &[Blocker]) -> Vec<Watched> {
     let mut watched: Vec<Watched> = Vec::new();
     let mut add = |one: Watched| {
@@ -76,7 +76,7 @@ pub fn watch_list(blockers: &[Blocker]) -> Vec<Watched> {
             blocker.leases.iter().for_each(|found| add(Watched::Lease(found.record.clone())));
             continue;
         };
-        // What is before the last one does not count here.
+        // The waiter does not watch what is ahead of this ticket: the ticket stands for it.
         let near = blocker.tickets[..=last].iter().map(|found| &found.record);
         let near = near.filter(|ticket| excludes(&blocker.resource, &ticket.claim));
         near.for_each(|ticket| add(Watched::Ticket(ticket.clone())));
@@ -109,7 +109,7 @@ pub fn wake_affected<E>(overlay: &mut Overlay<'_, E>, caller: Option<LeaseId>) -
 
 /// Tickets for one target that were first in its line and hold it now.
 ///
-/// The waiter behind such a ticket watched its process already, so the grant is no news for anybody.
+/// The waiter behind such a ticket watched its process already, so the grant changes no watch list.
 fn granted_in_turn<E>(overlay: &mut Overlay<'_, E>) -> Result<BTreeSet<LeaseId>, E> {
     let mut in_turn = BTreeSet::new();
     for (before, after) in overlay.changed_tickets() {
@@ -137,7 +137,7 @@ fn granted_in_turn<E>(overlay: &mut Overlay<'_, E>) -> Result<BTreeSet<LeaseId>,
 /// The places in lines that a decision affects.
 #[derive(Default)]
 struct Affected {
-    /// Claims that those behind them watched already.
+    /// Granted claims that the waiters behind them watched already.
     in_turn: BTreeSet<LeaseId>,
     /// From this rank on, waiters for this target may have a new record before them, or one that ends sooner.
     places: BTreeSet<(Target, Option<Rank>)>,
@@ -214,7 +214,8 @@ impl Affected {
                 && ticket.stands_for_all_before(target)
                 && !self.fresh.contains(&ticket.id);
             if ends_here {
-                // It stands for all before it, but not for its own owner, nor for the owners that it waits for.
+                // The tickets behind it need no check, except those that it does not block: those of its own owner, and of the
+                // owners that it waits for.
                 self.dependents.insert(ticket.claim.dependents());
                 self.dependents.extend(holders_before(overlay, &ticket)?);
             }
@@ -248,8 +249,8 @@ impl Affected {
 /// The tickets of the owners whose leases a ticket waits for, or waited for before the decision, and of their sub-agents.
 fn holders_before<E>(overlay: &mut Overlay<'_, E>, ticket: &Ticket) -> Result<Vec<KeyRange>, E> {
     let asker = Asker { claim: &ticket.claim, rank: ticket.rank, whole_line: false };
-    let mut jams_of_both = blockers(&mut overlay.before(), asker)?;
-    jams_of_both.extend(blockers(overlay, asker)?);
-    let leases = jams_of_both.into_iter().flat_map(|blocker| blocker.leases);
+    let mut blockers_of_both = blockers(&mut overlay.before(), asker)?;
+    blockers_of_both.extend(blockers(overlay, asker)?);
+    let leases = blockers_of_both.into_iter().flat_map(|blocker| blocker.leases);
     Ok(leases.map(|found| found.record.claim.dependents()).collect())
 }

@@ -1,4 +1,4 @@
-//! The detector against the definition, tried out on every pair of patterns of every pair of groups.
+//! Model test: conflict detection compared with a naive check of every two patterns of every two groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,7 +105,7 @@ fn check(groups: &[Group], rules: &[Rule], findings: &Findings) {
     }
 }
 
-/// Patterns of a small repository, so that many of them meet.
+/// Patterns of a small repository, so that many of them overlap.
 fn any_pattern() -> impl Strategy<Value = Pattern> {
     let folder = prop_oneof![
         3 => Just(""), 3 => Just("src/"), 2 => Just("src/a/"), 1 => Just("src/a-b/"), 2 => Just("**/"),
@@ -149,7 +149,7 @@ proptest! {
 
     /// Requirement 206.
     #[test]
-    fn indexed_meetings_are_those_of_all_pairs(patterns in prop::collection::vec(any_pattern(), 0..40)) {
+    fn the_index_finds_the_overlaps_that_a_check_of_all_pairs_finds(patterns in prop::collection::vec(any_pattern(), 0..40)) {
         let patterns: Vec<&Pattern> = patterns.iter().collect();
         let mut found: Vec<(usize, usize, Comparison)> = Vec::new();
         overlapping_pairs(&patterns, |_, _| true, |a, b, meeting| found.push((a, b, meeting)));

@@ -15,7 +15,7 @@ use lockkeeper_core::waiting::{Asker, blockers};
 
 use crate::world::{World, claim, name, resident, seconds, waker};
 
-/// More looks than any decision here makes at one holder.
+/// More than the number of times that any decision here probes one holder.
 const LOOKS: usize = 40;
 
 fn request(pid: u32, resources: Vec<Resource>, waits: bool) -> Request {
@@ -41,7 +41,7 @@ fn line() -> World {
     world
 }
 
-/// Runs a decision in which process 1 dies at every possible look, and sees to it that nothing stays free.
+/// Runs a decision several times. Process 1 dies after each possible number of probes. Checks that nothing stays free.
 fn dies_at_every_look(decision: impl Fn(&mut Overlay<'_, Infallible>) -> Result<(), Infallible>) {
     for looks in 0..LOOKS {
         let mut world = line();
@@ -64,13 +64,13 @@ fn dies_at_every_look(decision: impl Fn(&mut Overlay<'_, Infallible>) -> Result<
         };
         assert!(holds(2), "death after {looks} looks: 2 is next");
         let woken = effects.contains(&Effect::Wake(waker(2)));
-        assert!(woken, "death after {looks} looks: 2 was not told");
+        assert!(woken, "death after {looks} looks: 2 was not woken");
     }
 }
 
 /// Invariant 4.
 #[test]
-fn a_death_while_a_waiter_looks_hands_on() {
+fn a_holder_that_dies_while_a_waiter_checks_its_ticket_is_succeeded() {
     for id in [2, 3, 4] {
         dies_at_every_look(|overlay| {
             let owner = format!("worker:{id}").parse().unwrap();
@@ -84,7 +84,7 @@ fn a_death_while_a_waiter_looks_hands_on() {
 
 /// Invariant 4.
 #[test]
-fn a_death_while_a_newcomer_asks_hands_on() {
+fn a_holder_that_dies_while_a_newcomer_asks_is_succeeded() {
     for waits in [false, true] {
         dies_at_every_look(|overlay| lease::acquire(overlay, &request(9, db(), waits)).map(|_| ()));
     }
@@ -92,7 +92,7 @@ fn a_death_while_a_newcomer_asks_hands_on() {
 
 /// Invariant 4.
 #[test]
-fn a_death_during_the_cleaning_up_hands_on() {
+fn a_holder_that_dies_during_a_clean_up_is_succeeded() {
     dies_at_every_look(lease::clean_up);
 }
 

@@ -6,8 +6,8 @@
 mod exploration;
 #[path = "support/exploration_checks.rs"]
 mod exploration_checks;
-#[path = "support/exploration_shape.rs"]
-mod exploration_shape;
+#[path = "support/exploration_form.rs"]
+mod exploration_form;
 #[path = "support/sleepers.rs"]
 mod sleepers;
 #[path = "support/world.rs"]

@@ -1,4 +1,4 @@
-//! Random histories of a few owners, compared step by step with a model of the plainest kind.
+//! Model test: random histories of a few owners, compared step by step with a naive model.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -32,7 +32,7 @@ use crate::world::{World, claim, name, resident, seconds, waker};
 /// How long a ticket stays without its owner.
 const STAYS: u64 = 90;
 
-/// The real thing, its sleepers, and the model beside them.
+/// The records under test, the waiters that sleep, and the model.
 #[derive(Clone)]
 struct Trial {
     world: World,
@@ -97,7 +97,7 @@ impl Trial {
         }
     }
 
-    /// Lets all who are woken look, and those whom they wake, until all is quiet.
+    /// Lets each woken waiter check its ticket, until no waiter is woken.
     fn settle(&mut self) {
         for _ in 0..200 {
             let Some(id) = self.sleepers.woken().first().copied() else { return };
@@ -394,7 +394,7 @@ impl Trial {
         }
     }
 
-    /// One process dies, and then another one: nobody sleeps on.
+    /// Whichever single process dies next, no waiter that may be granted sleeps on.
     fn check_every_death(&self) {
         let mut pids: BTreeSet<u32> = BTreeSet::new();
         let proofs = self.world.records.leases().map(|lease| &lease.claim.proof);
@@ -409,27 +409,27 @@ impl Trial {
         }
     }
 
-    /// The records against the model, after all who were woken have looked.
+    /// Compares the records with the model, after all woken waiters have checked their tickets.
     fn compare(&mut self) {
         let mut model = self.model.clone();
-        model.held.retain(|entry| !self.went_by_right(entry));
-        model.waiting.retain(|entry| !self.went_by_right(entry));
+        model.held.retain(|entry| !self.ended_by_death_or_time(entry));
+        model.waiting.retain(|entry| !self.ended_by_death_or_time(entry));
         model.hand_off();
-        let of_board: BTreeSet<(LeaseId, Vec<Resource>)> =
+        let of_records: BTreeSet<(LeaseId, Vec<Resource>)> =
             self.world.records.leases().map(|lease| (lease.id, lease.claim.resources.clone())).collect();
         let of_model: BTreeSet<(LeaseId, Vec<Resource>)> =
             model.held.iter().map(|entry| (entry.id, entry.claim.resources.clone())).collect();
-        assert_eq!(of_board, of_model, "who holds");
-        let of_board: BTreeSet<LeaseId> = self.world.records.tickets().map(|ticket| ticket.id).collect();
+        assert_eq!(of_records, of_model, "who holds");
+        let of_records: BTreeSet<LeaseId> = self.world.records.tickets().map(|ticket| ticket.id).collect();
         let of_model: BTreeSet<LeaseId> = model.waiting.iter().map(|entry| entry.id).collect();
-        assert_eq!(of_board, of_model, "who waits");
+        assert_eq!(of_records, of_model, "who waits");
         self.model = model;
     }
 
     /// Whether a claim is gone from the records because its process died or because it had a time to live.
     ///
-    /// Dates are the business of the examples: here the records says whose time is up.
-    fn went_by_right(&self, entry: &Entry) -> bool {
+    /// The tests of the rules cover times. Here the records decide whose time is up.
+    fn ended_by_death_or_time(&self, entry: &Entry) -> bool {
         let records = &self.world.records;
         let upgraded = entry.upgrades.and_then(|lease| records.lease(lease));
         let was_granted = upgraded.is_some_and(|lease| lease.claim.resources == entry.claim.resources);

@@ -1,8 +1,8 @@
 //! The pattern engine against git on generated patterns, by way of `.gitattributes`; needs `git`.
 //!
-//! Each pattern sets an attribute of its own, and one `git check-attr` tells all attributes of all paths. Patterns are
-//! written with a leading `/`, for ours always begin at the root. Where the two differ on purpose is said, and
-//! checked, in [`git_differs_where_it_is_meant_to`].
+//! Each pattern sets an attribute of its own, and one `git check-attr` prints all attributes of all paths. Patterns are
+//! written with a leading `/`, because ours always begin at the root. [`git_differs_where_it_is_meant_to`] lists and
+//! checks the intended differences.
 #![expect(clippy::disallowed_methods, reason = "core starts no process, this test asks git")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ impl Repository {
             .expect("git is needed");
         let mut input = child.stdin.take().expect("the input is a pipe");
         let asked: String = paths.iter().map(|path| format!("{path}\0")).collect();
-        // Git answers while it is asked: somebody has to read meanwhile.
+        // Git answers before it has read all of its input. So a thread writes while this one reads.
         let asking = std::thread::spawn(move || input.write_all(asked.as_bytes()));
         let output = child.wait_with_output().expect("git ends");
         asking.join().expect("asking does not panic").expect("git reads its input");
@@ -171,7 +171,7 @@ fn git_matches_the_same_generated_paths() {
     let (mut patterns, mut lists) = (Vec::new(), Vec::new());
     while patterns.len() < PATTERNS {
         let (ours, theirs) = any_pattern(&mut dice);
-        // A literal covers its subtree, and what names no component means nothing: neither is git's way.
+        // Git differs in two cases, which are left out: a literal covers its subtree, and an empty or `.` component is ignored.
         let spelt = theirs.iter().all(|text| text.split('/').all(|name| !matches!(name, "" | "." | "\\.")));
         if let Some(pattern) = Pattern::parse(&ours).ok().filter(|pattern| spelt && !pattern.is_literal()) {
             patterns.push(pattern);

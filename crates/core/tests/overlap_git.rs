@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 use lockkeeper_core::pattern::Pattern;
 
-/// The names of files. Only the first ten are folders too: git takes a folder named `a*` for what the
-/// pathspec `a*` says.
+/// The names of files. Only the first ten are folders too: if there is a folder named `a*`, git takes the
+/// pathspec `a*` for its name.
 const NAMES: &[&str] =
     &["a", "b", "ab", "ba", "aab", ".a", "a.b", "..a", "a-b", "A", "]", "[a]", "1", "a*", "x y"];
 
@@ -161,7 +161,7 @@ fn git_matches_the_same_paths() {
         paths.sort();
         repository.fill(index, &paths);
         for text in PATTERNS {
-            // Refused where git matches nothing.
+            // A pattern that we refuse matches nothing in git.
             let matched: Vec<String> = match Pattern::parse(text) {
                 Ok(pattern) => paths.iter().filter(|path| pattern.matches(path)).cloned().collect(),
                 Err(_) => Vec::new(),

@@ -36,11 +36,11 @@ fn five(action: Action) -> Plan {
         slots: None,
         can_parallel: true,
     })
-    .expect("no circle")
+    .expect("there is no cycle")
 }
 
 #[test]
-fn what_excludes_each_other_never_runs_together_whatever_ends_first() {
+fn groups_that_exclude_each_other_never_run_together_whichever_ends_first() {
     let plan = five(Action::MutexLock);
     let mut progress = Progress::new(&plan);
     assert_eq!(progress.startable(9), [0], "e waits for b to begin");
@@ -93,7 +93,7 @@ fn a_plan_that_lets_nothing_run_is_over_at_once() {
     assert!(progress.is_over() && progress.startable(9).is_empty());
 }
 
-/// Groups take other times than they were thought to, and fail now and then.
+/// Groups take other times than estimated, and fail now and then.
 #[test]
 fn every_group_comes_to_an_end_in_any_order_of_ends() {
     for seed in 0..500_u64 {

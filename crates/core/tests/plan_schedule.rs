@@ -1,4 +1,4 @@
-//! Plans against every possible order: they keep all that they promise, and take hardly longer than the shortest.
+//! Plans compared with every possible order: they respect all constraints, and take hardly longer than the shortest one.
 #![expect(clippy::disallowed_macros, reason = "core prints nothing, a test with a seed does")]
 
 use std::num::NonZeroUsize;
@@ -21,7 +21,7 @@ impl Dice {
     }
 }
 
-/// A phase with whatever may be between its groups.
+/// A phase with random dependencies and conflicts between its groups.
 struct Case {
     members: Vec<Member>,
     dependencies: Vec<Dependency>,
@@ -57,7 +57,7 @@ impl Case {
                 }
             }
         }
-        // Both directions at once would be a circle.
+        // Dependencies in both directions may form a cycle.
         while plan(&question(&members_of(count), &dependencies, &Findings::default(), &[], None)).is_err() {
             dependencies.pop();
         }
@@ -87,7 +87,7 @@ impl Case {
 
     fn plan(&self) -> Plan {
         plan(&question(&self.members, &self.dependencies, &self.findings, &self.rules, self.slots))
-            .expect("no circle was made")
+            .expect("there is no cycle")
     }
 }
 
@@ -187,7 +187,7 @@ fn followed(case: &Case, plan: &Plan) -> Vec<Duration> {
     }
 }
 
-/// Everything that a plan promises, seen in its times and in its waves.
+/// Checks that the times and the waves of a plan respect all its constraints.
 fn assert_kept(case: &Case, plan: &Plan) {
     let count = case.members.len();
     let wave = |group: usize| {

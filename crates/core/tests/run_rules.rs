@@ -1,4 +1,4 @@
-//! The rules of runs, one claim a test: what is recorded and told with each transition.
+//! The rules of runs, one claim a test: what each transition records and reports.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -89,7 +89,7 @@ fn a_run_that_has_timed_out_keeps_its_processes_and_its_lease_until_they_are_cle
 }
 
 #[test]
-fn who_cancels_says_why_in_every_state() {
+fn a_cancel_records_why_in_every_state() {
     let waiting = failed(&running()).run;
     for run in [queued(), running(), waiting] {
         let canceled = transition::cancel(&run, stamp(6), Some("no longer needed".to_owned())).unwrap();
@@ -135,7 +135,7 @@ fn every_code_of_success_is_one_and_a_command_that_does_not_start_says_why() {
 }
 
 #[test]
-fn each_transition_says_who_and_what() {
+fn each_transition_records_who_did_what() {
     let claimed = claimed(&queued(), 1);
     assert_eq!(claimed.event.message.as_deref(), Some("worker w, attempt 1"));
     let command = ProcessRef { pid: 7, started: 1 };

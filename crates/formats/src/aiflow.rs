@@ -5,8 +5,8 @@
 //! unknown. A live process keeps an expired lock.
 //!
 //! The program of the format itself uses a second file for a request, `ID.lock`, with nothing but the id of its run in
-//! it. We take both: first the record, then the plain file. The release goes the other way, so a plain file of ours never
-//! outlives its record, and goes with it when a stale record is taken over.
+//! it. We take both: first the record, then the plain file. A release removes the plain file first. So a plain file of ours
+//! never outlives its record, and the process that takes over a stale record takes over its plain file, too.
 
 mod plain;
 mod record;
@@ -113,7 +113,7 @@ pub enum Attempt {
     Busy(LockState),
 }
 
-/// Who takes a lock, and for how long.
+/// The run and the process that take a lock, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'t> {
     /// The run that needs the lock.

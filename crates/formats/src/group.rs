@@ -106,7 +106,7 @@ impl GroupError {
             Self::Inaccessible { .. } => {
                 "another folder would make two locks of one: give this user access to the file".to_owned()
             }
-            Self::Io { .. } => "see to the folder's permissions, or set LOCK_DIR to another folder".to_owned(),
+            Self::Io { .. } => "check the folder's permissions, or set LOCK_DIR to another folder".to_owned(),
             Self::Link { .. } | Self::ForeignOwner { .. } => {
                 "somebody else may have put it there: look at it, then remove it or set LOCK_DIR to a folder of your own"
                     .to_owned()

@@ -19,8 +19,9 @@
 //! removes it under the guard, unless a live holder has it locked as its spare. Nothing is synced to disk: after a power
 //! cut every holder is dead, and an incomplete record is judged as such.
 //!
-//! Where two names cannot be exchanged, a stale record is renamed first and the new one published after that. This is as
-//! exact among our own processes and towards `O_EXCL` creators. [`Folder::probe`] says which way a folder has.
+//! Where two names cannot be exchanged, a stale record is renamed first, and the new one published after that. This is just
+//! as exact between our own processes, and against programs that create the file with `O_EXCL`. [`Folder::probe`] says which
+//! of the two ways a folder allows.
 
 mod held;
 mod takeover;

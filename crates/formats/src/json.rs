@@ -26,7 +26,7 @@ pub enum Json {
 impl Json {
     /// Parses a text.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        // What follows only has to find the parts of valid JSON.
+        // After this check, the reader only has to find the parts of valid JSON.
         serde_json::from_str::<IgnoredAny>(text)?;
         Reader { rest: text }.value(MAX_DEPTH)
     }
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_written_back_unchanged() {
+    fn a_value_that_was_read_is_written_back_unchanged() {
         for text in [
             r#"{"n": 123456789012345678901234567890, "m": -0.10, "e": 1E400, "z": [], "o": {}}"#,
             r#"[1, [2, {"a\"b": "é\\", "c": null}], true, false, ""]"#,
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused() {
+    fn a_text_that_is_no_json_is_refused() {
         for text in ["", "{", "[1,]", "nul", "1 2", "\"\\ud800\"", &"[".repeat(100_000)] {
             assert!(Json::parse(text).is_err(), "{}", &text[..text.len().min(9)]);
         }

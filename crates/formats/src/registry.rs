@@ -1,6 +1,6 @@
 //! Group lock registry: one line for each lock, `lock_id:pid:group_id:timestamp:status`.
 //!
-//! It records who took which lock and how that ended. Whether a lock is held, only the kernel knows. A line starts as
+//! It records who took which lock and how that ended. Only the kernel knows whether a lock is held. A line starts as
 //! ACTIVE and ends with exactly one of the other statuses. Shell scripts append to the file and edit it with `sed -i` at
 //! the same time, so every line that cannot be parsed is kept unchanged.
 
@@ -145,7 +145,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Parses the whole file. No content is an error.
+    /// Parses the whole file. It never fails: lines that cannot be parsed are kept.
     pub fn parse(bytes: &[u8]) -> Self {
         let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         if body.is_empty() {

@@ -22,7 +22,7 @@ pub fn is_shared(folder: &fs::Metadata) -> bool {
 
 /// Gives a file or folder that this process has created the owner and the group access of the folder that it is in.
 ///
-/// What the system refuses stays as it is: a container may not know the owner. `doctor` reports such files.
+/// If the system refuses the change, the file stays as it is: a container may not know the owner. `doctor` reports such files.
 pub fn inherit(new: impl AsFd, folder: &Path) -> io::Result<()> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let above = fs::metadata(folder)?;
@@ -32,7 +32,7 @@ pub fn inherit(new: impl AsFd, folder: &Path) -> io::Result<()> {
     }
     let own = fstat(&new)?;
     let is_folder = rustix::fs::FileType::from_raw_mode(own.st_mode) == rustix::fs::FileType::Directory;
-    // A second name may be one that another user has given to a file of root.
+    // A file with two names may be a file of root to which another user has made a hard link.
     if !is_folder && own.st_nlink != 1 {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::poll;
 
-/// Longer than any answer. The rest of a longer line is left.
+/// More than any answer needs. The rest of a longer line is not read.
 const MAX_BYTES: usize = 1024;
 
 /// Reads one line, and nothing behind it. None if the time is up, or at the end of input.
@@ -20,7 +20,7 @@ pub fn read_line(from: BorrowedFd<'_>, within: Duration) -> io::Result<Option<St
         if !poll::wait(&[from], Some(left))?.any() {
             return Ok(None);
         }
-        // One byte at a time: what is behind the line belongs to the next reader.
+        // One byte at a time: the bytes after the line are for the next reader.
         let mut byte = [0];
         match rustix::io::read(from, &mut byte) {
             Ok(0) if line.is_empty() => return Ok(None),

@@ -25,7 +25,7 @@ mod linux {
     /// The state of a connection that is open at both ends.
     const ESTABLISHED: &str = "01";
 
-    /// Finds the socket of the other end, to which `peer` is its own address and `local` the remote one.
+    /// Finds the socket of the other end. Its own address is `peer`, and its remote address is `local`.
     pub(super) fn user_in(table: &str, peer: SocketAddr, local: SocketAddr) -> Option<u32> {
         let (own, remote) = (forms(peer), forms(local));
         table.lines().skip(1).find_map(|line| {

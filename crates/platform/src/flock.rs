@@ -1,9 +1,9 @@
-//! Whole-file locks as `flock(1)` takes them, waited for with a time limit and without looking again and again.
+//! Whole-file locks (`flock(2)`), with a time limit and without polling.
 //!
 //! The lock belongs to an open file description: every process that shares the descriptor shares the lock, and it lasts until
 //! one of them unlocks it or the last of them is gone. The kernel wakes a waiter itself, so the call that blocks runs
-//! in a thread of its own. When the time is up or a signal came, that thread's call is interrupted and the thread
-//! joined before anything is said: a description that others share never gets the lock behind our back.
+//! in a thread of its own. When the time is up or a signal came, [`wait`] interrupts that call and joins the thread
+//! before it returns. So a description that other processes share never gets the lock afterwards.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -17,10 +17,10 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use super::liveness_lock::first_inherited;
 use super::{poll, signal};
 
-/// A thread that was told to give up before its call had begun is told again after this.
+/// The signal is lost if the call of the thread has not begun yet. So it is sent again after this time.
 const TELL_AGAIN: Duration = Duration::from_millis(5);
 
-/// What became of a wait.
+/// The outcome of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
     /// The lock is ours.
@@ -31,13 +31,13 @@ pub enum Waited {
     Interrupted,
 }
 
-/// Who else may have the lock at the same time.
+/// Whether others may have the lock at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// Nobody.
+    /// No.
     #[default]
     Exclusive,
-    /// Others that share it.
+    /// Yes, those that share it.
     Shared,
 }
 
@@ -68,7 +68,7 @@ pub fn inherited(number: RawFd) -> io::Result<Option<OwnedFd>> {
 
 /// A descriptor of the same description that every command started from now on inherits, until it is dropped.
 pub fn inheritable(descriptor: impl AsFd) -> io::Result<OwnedFd> {
-    // Made close-on-exec first, since only that can be refused halfway.
+    // The copy is close-on-exec at first. The call that clears this flag cannot fail.
     let shared = fcntl_dupfd_cloexec(descriptor, first_inherited())?;
     fcntl_setfd(&shared, FdFlags::empty())?;
     Ok(shared)
@@ -154,7 +154,7 @@ pub fn wait(
         }
     };
     match (outcome, cut_short) {
-        // It came at the last moment; who was interrupted does not want it any more.
+        // The lock came at the last moment. A caller that was interrupted does not want it any more.
         (Ok(()), Some(Waited::Interrupted)) => unlock(&descriptor).map(|()| Waited::Interrupted),
         (Ok(()), None | Some(Waited::Locked | Waited::TimedOut)) => Ok(Waited::Locked),
         (Err(Errno::INTR), Some(cut_short)) => Ok(cut_short),
@@ -162,7 +162,7 @@ pub fn wait(
     }
 }
 
-/// Does nothing by default, so that it harms nobody when it comes late.
+/// The signal that interrupts the call. Its default action is to do nothing, so it does no harm when it comes late.
 const INTERRUPT: signal::Signal = signal::Signal::URG;
 
 /// The thread that the kernel puts to sleep.
@@ -183,7 +183,7 @@ impl Sleeper {
         Ok(Self { thread, ended })
     }
 
-    /// Interrupts the call; afterwards it is certain whether the lock was taken.
+    /// Interrupts the call, and returns its result: whether the lock was taken.
     fn give_up(self) -> io::Result<rustix::io::Result<()>> {
         loop {
             interrupt(&self.thread)?;

@@ -155,7 +155,7 @@ fn regular(descriptor: OwnedFd, path: &Path) -> io::Result<OwnedFd> {
 
 /// The inode of an open file and the nanosecond of its creation; zero where the file system does not keep that.
 ///
-/// File systems give the inode of a deleted file to a new one. The creation time tells the two apart.
+/// File systems give the inode of a deleted file to a new one. The creation time distinguishes the two.
 #[cfg(target_os = "linux")]
 pub fn inode_and_birth(file: impl AsFd) -> io::Result<(u64, u64)> {
     use rustix::fs::{AtFlags, StatxFlags, statx};

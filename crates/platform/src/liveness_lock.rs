@@ -175,7 +175,7 @@ impl LivenessLock {
     /// That includes commands that other threads start. A command that closes unknown descriptors (`sudo`, daemons) gives the
     /// lock up for itself and its children.
     pub fn share_with_children(&self) -> io::Result<SharedLivenessLock> {
-        // Created as close-on-exec: only this step can fail.
+        // The copy is close-on-exec at first. The call that clears this flag cannot fail.
         let descriptor = fcntl_dupfd_cloexec(&self.descriptor, first_inherited())?;
         fcntl_setfd(&descriptor, FdFlags::empty())?;
         Ok(SharedLivenessLock { descriptor })

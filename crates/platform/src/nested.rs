@@ -26,7 +26,7 @@ mod system {
 
     pub(super) fn look(namespace: u64, process: ProcessRef) -> ProcessState {
         let is_initial = namespace_of("self").is_ok_and(|own| own == INITIAL);
-        // Where some processes are hidden (`hidepid`), the first one is.
+        // If the system hides processes of other users (`hidepid`), it hides process 1, too.
         let sees_all = is_initial && process_table::own_info().is_ok() && pids(1).is_some();
         let Ok(entries) = std::fs::read_dir("/proc") else { return ProcessState::Unreadable };
         let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal};
 use super::poll;
 
 /// The result of opening a handle.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux gives any out"))]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has handles"))]
 pub(super) enum Opened {
     /// A handle that refers to this process and no other, as long as it is open.
     Handle(OwnedFd),

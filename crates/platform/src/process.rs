@@ -5,10 +5,11 @@
 //! which stay valid when a pid is reused. Other systems, and sandboxes without pidfds, use the process table. On Unixes
 //! other than Linux and macOS all start times are 0, so a reused pid is not noticed there.
 
-use std::collections::BTreeSet;
+mod orphans;
+
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::liveness::{ProcessRef, ProcessState};
@@ -16,6 +17,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use thiserror::Error;
 
+pub use self::orphans::{ChildGuard, reap_orphans};
 use super::pidfd::{self, Opened};
 use super::process_table::{self, ProcessInfo, TaskState};
 
@@ -225,78 +227,6 @@ pub fn exit_status(watched: &OwnedFd, process: ProcessRef) -> Option<i32> {
     None
 }
 
-/// The pids of children that their own code waits for.
-static GUARDED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
-
-/// Keeps [`reap_orphans`] from reaping a child that other code waits for, until it is dropped.
-#[derive(Debug)]
-pub struct ChildGuard {
-    /// `None` for a child of any thread but the main thread: nobody takes it for an orphan.
-    pid: Option<u32>,
-}
-
-impl ChildGuard {
-    /// Starts a child and guards it. [`reap_orphans`] waits until this is done.
-    ///
-    /// Other threads than the main thread need no guard: they start many children at once and do not wait for a lock.
-    pub fn start<C>(
-        start: impl FnOnce() -> io::Result<C>,
-        pid: impl FnOnce(&C) -> u32,
-    ) -> io::Result<(C, Self)> {
-        if !is_main_thread() {
-            return start().map(|child| (child, Self { pid: None }));
-        }
-        let mut guarded = GUARDED.lock().unwrap_or_else(PoisonError::into_inner);
-        let child = start()?;
-        let pid = pid(&child);
-        guarded.insert(pid);
-        Ok((child, Self { pid: Some(pid) }))
-    }
-}
-
-impl ChildGuard {
-    /// Guards a process that is a child of this one, or becomes one when its parent dies.
-    pub(super) fn of(pid: u32) -> Self {
-        GUARDED.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
-        Self { pid: Some(pid) }
-    }
-}
-
-impl Drop for ChildGuard {
-    fn drop(&mut self) {
-        if let Some(pid) = self.pid {
-            GUARDED.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
-        }
-    }
-}
-
-/// Says whether this is the main thread: Linux makes orphans its children. Other systems have no subreapers.
-fn is_main_thread() -> bool {
-    #[cfg(target_os = "linux")]
-    return rustix::thread::gettid() == rustix::process::getpid();
-    #[cfg(not(target_os = "linux"))]
-    false
-}
-
-/// Reaps the orphans that this process adopted as a subreaper and that have ended. Returns the pids of those that still
-/// live. Leaves children with a [`ChildGuard`] alone, and those of other threads than the main thread.
-pub fn reap_orphans() -> Vec<u32> {
-    let own = std::process::id();
-    let path = format!("/proc/{own}/task/{own}/children");
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let numbers = text.split_ascii_whitespace().filter_map(|number| number.parse().ok());
-    let mut alive = Vec::new();
-    // Taken after the list was read: a child of our own in the list has its guard by then.
-    let guarded = GUARDED.lock().unwrap_or_else(PoisonError::into_inner);
-    for number in numbers.filter(|number| !guarded.contains(number)) {
-        let Some(pid) = checked(number) else { continue };
-        if let Ok(None) = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG) {
-            alive.push(number);
-        }
-    }
-    alive
-}
-
 /// Says whether a process looks like a child of this one before its exec: it has the same command line. Until exec such
 /// a child has all descriptors of this process.
 pub fn is_before_exec(pid: u32) -> bool {
@@ -341,104 +271,4 @@ fn exists(number: Pid) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::fd::AsFd;
-    use std::process::{Child, Command};
-
-    use super::*;
-    use crate::poll;
-
-    fn sleeper() -> Child {
-        Command::new("sleep").arg("600").spawn().unwrap()
-    }
-
-    #[test]
-    fn this_process_is_running_and_has_an_identity() {
-        let own = current().unwrap();
-        assert_eq!(own.pid, std::process::id());
-        assert_eq!(identify(own.pid).unwrap(), own);
-        assert_eq!(look(own), ProcessState::Running);
-    }
-
-    #[test]
-    fn numbers_outside_the_range_of_pids_are_refused() {
-        for pid in [0, MAX_PID + 1, u32::MAX, (-1_i32) as u32] {
-            assert!(matches!(identify(pid), Err(IdentifyError::OutOfRange(_))), "{pid}");
-            assert_eq!(look(ProcessRef { pid, started: 1 }), ProcessState::Unreadable);
-        }
-    }
-
-    /// Requirement 20.
-    #[test]
-    fn a_pid_alone_is_checked_without_a_signal() {
-        let mut child = sleeper();
-        assert!(is_running(child.id()).unwrap() && is_running(1).unwrap());
-        child.kill().unwrap();
-        child.wait().unwrap();
-        for pid in [child.id(), 0, MAX_PID + 1, u32::MAX] {
-            assert!(!is_running(pid).unwrap(), "{pid}");
-        }
-    }
-
-    #[test]
-    fn init_is_alive_although_it_cannot_be_signalled() {
-        assert_eq!(look(identify(1).unwrap()), ProcessState::Running);
-    }
-
-    #[test]
-    fn a_zombie_is_gone_and_so_is_a_reaped_process() {
-        let mut child = sleeper();
-        let process = identify(child.id()).unwrap();
-        let Watch::Exit(end) = watch(process) else { panic!("no watch") };
-        assert_eq!(look(process), ProcessState::Running);
-        child.kill().unwrap();
-        assert!(poll::wait(&[end.as_fd()], None).unwrap().any());
-        assert_eq!(look(process), ProcessState::Gone);
-        assert!(matches!(watch(process), Watch::Gone), "a zombie is nothing to wait for");
-        assert!(matches!(identify(process.pid), Err(IdentifyError::NotRunning(_))));
-        assert_eq!(look_in_table(process, checked(process.pid).unwrap()), ProcessState::Gone);
-        child.wait().unwrap();
-        assert_eq!(look(process), ProcessState::Gone);
-        assert!(matches!(watch(process), Watch::Gone));
-        assert_eq!(look_in_table(process, checked(process.pid).unwrap()), ProcessState::Gone);
-    }
-
-    #[test]
-    fn a_stopped_process_is_alive() {
-        let mut child = sleeper();
-        let process = identify(child.id()).unwrap();
-        let number = checked(process.pid).unwrap();
-        rustix::process::kill_process(number, rustix::process::Signal::STOP).unwrap();
-        rustix::process::waitpid(Some(number), rustix::process::WaitOptions::UNTRACED).unwrap();
-        assert_eq!(look(process), ProcessState::Running);
-        assert_eq!(look_in_table(process, number), ProcessState::Running);
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    #[test]
-    fn another_start_time_is_another_process() {
-        let own = current().unwrap();
-        let earlier = ProcessRef { started: own.started - 1, ..own };
-        assert_eq!(look(earlier), ProcessState::Reused);
-        assert_eq!(look_in_table(earlier, checked(own.pid).unwrap()), ProcessState::Reused);
-        assert!(matches!(watch(earlier), Watch::Gone));
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_thread_is_not_a_process() {
-        let (sender, receiver) = std::sync::mpsc::channel::<()>();
-        let (thread_ids, thread_id) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            thread_ids.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
-            receiver.recv().unwrap();
-        });
-        let pid = u32::try_from(thread_id.recv().unwrap()).unwrap();
-        assert!(matches!(identify(pid), Err(IdentifyError::Thread(_))));
-        assert!(process_table::is_thread(pid) && !process_table::is_thread(std::process::id()));
-        assert_eq!(look(ProcessRef { pid, started: 1 }), ProcessState::Reused);
-        sender.send(()).unwrap();
-        thread.join().unwrap();
-    }
-}
+mod tests;

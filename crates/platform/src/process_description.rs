@@ -1,4 +1,4 @@
-//! What a process is, for people: its command, its user and its folder.
+//! Process descriptions for people: command, user and folder.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;

@@ -188,7 +188,7 @@ mod linux {
         let fields = fields(&line)?;
         let field = |number: usize| fields.get(number - FIRST_FIELD).copied();
         let same = field(22)?.parse().map(without_shift) == Ok(process.started);
-        // To a user who may not see the status the kernel shows 0, which would mean success.
+        // The kernel shows 0, which would mean success, to a user who may not see the status.
         let may_look = std::fs::metadata(format!("/proc/{}", process.pid))
             .is_ok_and(|meta| meta.uid() == rustix::process::geteuid().as_raw());
         let status = field(52)?.parse().ok()?;

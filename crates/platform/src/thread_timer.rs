@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::signal::{self, Signal};
 
-/// Does nothing by default, so that it harms nobody when it comes late.
+/// The signal that interrupts the call. Its default action is to do nothing, so it does no harm when it comes late.
 const INTERRUPT: Signal = Signal::URG;
 
-/// Interrupts what the thread that made it waits for, again and again: the call fails with `EINTR`. It ends when it is dropped.
+/// Interrupts the blocking calls of the thread that made it, at each interval: the call fails with `EINTR`. Ends when it is
+/// dropped.
 #[derive(Debug)]
 pub(super) struct ThreadTimer {
     _timer: system::Timer,

@@ -3,7 +3,7 @@
 //! No process is signalled by its pid alone: its start time is compared, and on Linux the signal goes through a pidfd
 //! that is verified after opening. A wrapper is a subreaper: orphans of its command become its children, so it finds
 //! them among its descendants. Another process can only follow parent links that are not broken, the process group of
-//! the root, and a mark in the environment. Whether anything is left after that, the liveness lock says. Systems other
+//! the root, and a mark in the environment. After that, the liveness lock says whether a process is left. Systems other
 //! than Linux and macOS do not show parents: there only the root itself is stopped.
 
 use std::collections::HashSet;

@@ -232,7 +232,8 @@ pub fn is_abandoned(dir: &Path, waker: WakerId) -> bool {
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let has_no_reader =
         || rustix::fs::open(path(dir, waker), flags, Mode::empty()).err() == Some(Errno::NXIO);
-    // A process that makes its FIFO holds the lock until it reads it. It may be stopped, so nobody waits for it here.
+    // A process that creates its FIFO holds a lock on the folder until it has opened the FIFO. It may be stopped meanwhile, so
+    // this function does not wait for the lock.
     has_no_reader()
         && open_folder(dir)
             .ok()

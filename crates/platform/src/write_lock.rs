@@ -59,7 +59,8 @@ pub struct WriteLock {
     file: File,
     /// The kernel lock belongs to the open file. It does not exclude two threads that share the file.
     threads: Mutex<()>,
-    /// Whether the last wait was in vain because the holder is stopped. The next one need not wait for that again.
+    /// Whether the last wait failed because the holder is stopped. Then the next wait fails at once, as long as the holder is
+    /// stopped.
     is_kept: AtomicBool,
 }
 

@@ -43,7 +43,7 @@ fn unique_groups(stages: &Stages, problems: &mut Vec<Problem>) {
                     let message = format!("there are two groups `{}`, the other in line {line}", id.value);
                     problems.push(
                         Problem::error("DUPLICATE_GROUP", id.place, message)
-                            .with_hint("locks, logs and dependencies go by the id: give each its own"),
+                            .with_hint("locks, logs and dependencies use the id: give each group its own"),
                     );
                 }
                 Some(_) if group.reference => {}

@@ -7,7 +7,7 @@ use lockkeeper_core::plan::Cause;
 
 use super::plan::PhasePlan;
 
-/// A rule for conflicts that takes parallelism away.
+/// A conflict rule by which groups do not run side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback<'p> {
     /// The name of the rule; `default_strategy` for conflicts that no rule covers.
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dependency_orders_already_is_no_fallback() {
+    fn a_conflict_between_groups_that_a_dependency_orders_is_no_fallback() {
         let after = GROUPS.replace("[\"src/**\"]}", "[\"src/**\"], depends_on: [a]}");
         assert!(fallbacks(&after).is_empty());
         assert!(fallbacks(&GROUPS.replace("src/**", "lib/**")).is_empty());

@@ -125,7 +125,7 @@ impl File {
             ChecksOff::Some(codes) => codes.contains(&problem.code),
             ChecksOff::All => true,
         };
-        // What prevents a plan is reported all the same.
+        // A problem that prevents a plan is reported even if its check is switched off.
         problems.retain(|problem| !off(problem) || is_obstacle(problem));
         if stages.validation.strict {
             problems.iter_mut().for_each(|problem| problem.level = Level::Error);

@@ -17,7 +17,7 @@ pub struct Stages {
     pub dependencies: Vec<Dependency>,
     /// The rules for conflicts.
     pub rules: Vec<Placed<Rule>>,
-    /// What the file says of each rule besides, in the same order.
+    /// The other fields of each rule, in the same order.
     pub rule_details: Vec<RuleDetails>,
     /// Whether conflicts are looked for: `conflict_detection.enabled`.
     pub detects_conflicts: bool,
@@ -50,10 +50,10 @@ impl Default for Stages {
     }
 }
 
-/// What a file says of a rule besides its name, action and paths.
+/// The fields of a rule other than its name, action and paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RuleDetails {
-    /// Whether it has an action of its own. Otherwise `conflict_resolution.strategies` may give it one.
+    /// Whether the rule has an action of its own. Otherwise `conflict_resolution.strategies` may give it one.
     pub says_action: bool,
     /// It also applies to predicted conflicts that are at least this likely.
     pub min_probability: Option<f64>,
@@ -244,7 +244,7 @@ pub struct Resolution {
     pub default_strategy: Option<Placed<Action>>,
     /// How long a group waits for a lock, if the file says so.
     pub timeout: Option<Duration>,
-    /// How many times more a group waits for its lock after `timeout`.
+    /// How many more times a group waits for its lock after `timeout`.
     pub retries: u64,
     /// How many groups may wait in the queue.
     pub queue_size: u64,

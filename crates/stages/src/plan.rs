@@ -1,20 +1,21 @@
 //! Planning: passes a phase of the file, or some of its groups, to the planner in `core`.
 
-use std::cmp::Reverse;
+mod predicted;
+
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use lockkeeper_core::conflict::{self, Action, Conflict, Findings, Rule, Ruling};
-use lockkeeper_core::overlap::Relation;
-use lockkeeper_core::pattern::Pattern;
 use lockkeeper_core::plan::{self, Bond, Cause, Cycle, Dependency, Load, Member, Plan};
-use lockkeeper_core::predict::escape;
 use thiserror::Error;
 
+use self::predicted::predicted_conflicts;
 use super::estimate::estimates;
 use super::file::File;
 use super::model::{Group, Phase, Stages, Trigger};
 use super::resolve::{Dangling, Edge, GroupIndex, edges};
+
+pub use self::predicted::{Forecast, Predicted};
 
 /// What a plan depends on besides the file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +51,7 @@ pub enum SelectError {
         /// The groups of the phase.
         known: Vec<String>,
     },
-    /// A file says `enabled: false` of the group.
+    /// The file has `enabled: false` for the group.
     #[error("group `{name}` of {phase} says enabled: false")]
     Disabled {
         /// The phase.
@@ -85,35 +86,9 @@ impl SelectError {
             Self::UnknownGroup { known, .. } => format!("its groups are {}", known.join(", ")),
             Self::Disabled { .. } => "leave it out, or set enabled: true".to_owned(),
             Self::Dangling { hint, .. } => hint.clone(),
-            Self::Cycle(_) => "`lockkeeper stages check` shows the circle".to_owned(),
+            Self::Cycle(_) => "`lockkeeper stages check` shows the cycle".to_owned(),
         }
     }
-}
-
-/// Two groups that will probably change the same path, although they do not both declare it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Forecast {
-    /// The ids of the groups.
-    pub groups: [String; 2],
-    /// The path.
-    pub path: String,
-    /// How likely both change it, from 0 to 1.
-    pub probability: f64,
-}
-
-/// A predicted conflict in a plan.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Predicted {
-    /// The index of the first group.
-    pub group1: usize,
-    /// The index of the second group.
-    pub group2: usize,
-    /// The path.
-    pub path: String,
-    /// How likely both change it, from 0 to 1.
-    pub probability: f64,
-    /// What a rule with `min_probability` says. Without a ruling it is advice.
-    pub ruling: Option<Ruling>,
 }
 
 /// The plan of one phase, with the groups, conflicts and rules that it refers to.
@@ -144,7 +119,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// The file has no such phase or group, a group waits for nothing that exists, or groups wait for each other.
+    /// The file has no such phase or group, a group waits for something that does not exist, or groups wait for each other.
     pub fn plan(
         &self,
         phase: &str,
@@ -182,7 +157,7 @@ impl File {
             true => conflict::detect(&detected, &rules, default),
             false => Findings::default(),
         };
-        let predicted = predicted(stages, &detected, forecasts);
+        let predicted = predicted_conflicts(stages, &detected, forecasts);
         for found in &predicted {
             findings.conflicts.extend(found.as_conflict());
         }
@@ -211,46 +186,6 @@ impl File {
         let disabled = disabled.map(|group| group.id.value.clone()).collect();
         let phase = phase.name.value.clone();
         Ok(PhasePlan { phase, groups, estimates, findings, rules, assumed, disabled, predicted, plan })
-    }
-}
-
-/// The predicted conflicts of the planned groups, each with the strictest rule that acts on it.
-fn predicted(stages: &Stages, groups: &[conflict::Group], forecasts: &[Forecast]) -> Vec<Predicted> {
-    let place = |id: &str| groups.iter().position(|group| group.id == id);
-    let ruling = |forecast: &Forecast| {
-        let rules =
-            stages.rules.iter().zip(&stages.rule_details).enumerate().filter(|(_, (rule, details))| {
-                let reaches = details.min_probability.is_some_and(|least| forecast.probability >= least);
-                reaches && rule.value.paths.iter().any(|pattern| pattern.matches(&forecast.path))
-            });
-        let strictest =
-            rules.min_by_key(|(_, (rule, _))| (Reverse(rule.value.action.strategy()), rule.value.priority));
-        strictest.map(|(at, (rule, _))| Ruling {
-            rule: Some(at),
-            severity: rule.value.severity,
-            action: rule.value.action,
-        })
-    };
-    let of_plan = forecasts.iter().filter_map(|forecast| {
-        let (a, b) = (place(&forecast.groups[0])?, place(&forecast.groups[1])?);
-        Some(Predicted {
-            group1: a.min(b),
-            group2: a.max(b),
-            path: forecast.path.clone(),
-            probability: forecast.probability,
-            ruling: ruling(forecast),
-        })
-    });
-    of_plan.collect()
-}
-
-impl Predicted {
-    /// The conflict that a rule acts on; none if it is advice.
-    fn as_conflict(&self) -> Option<Conflict> {
-        let path: Pattern = escape(&self.path).parse().ok()?;
-        let (group1, group2, witness) = (self.group1, self.group2, self.path.clone());
-        let (path1, path2, kind) = (path.clone(), path, Relation::Exact);
-        Some(Conflict { group1, group2, path1, path2, kind, witness, ruling: self.ruling? })
     }
 }
 
@@ -323,7 +258,7 @@ fn dependencies(
 fn load(stages: &Stages, conditions: &Conditions) -> Option<Load> {
     let of_file = stages.downgrades.iter().find_map(|downgrade| match downgrade.trigger {
         Trigger::Load { above, per_core: false } => Some(above),
-        // A percentage is compared before groups start, and leaves the limit of the plan as it is.
+        // A percentage does not change the limit of the plan. It is compared with the load each time before groups start.
         Trigger::Load { per_core: true, .. }
         | Trigger::LockTimeout { .. }
         | Trigger::Failures { .. }

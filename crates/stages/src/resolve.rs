@@ -64,13 +64,13 @@ pub(super) fn edges(stages: &Stages) -> Edges {
                     .extend(targets.into_iter().map(|target| Dangling { target, problem: problem.clone() }));
                 continue;
             }
-            // Nothing waits.
+            // The target was not found, so nothing waits.
             (_, Err(_)) => continue,
         };
         // The position of the source, which the author wrote. The target of a depends_on is the group itself.
         let place = dependency.source.place;
         if edges.len() + sources.len() * targets.len() > MAX_EDGES {
-            let message = format!("these are more than {MAX_EDGES} dependencies, whole phases written out");
+            let message = format!("these are more than {MAX_EDGES} dependencies, with whole phases expanded");
             problems.push(Problem::error("TOO_LARGE", place, message));
             break;
         }

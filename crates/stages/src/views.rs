@@ -118,7 +118,7 @@ pub struct ConflictView {
     pub group1: String,
     /// The second group.
     pub group2: String,
-    /// `EXACT`, `PARENT_CHILD` or `OVERLAP`; `PREDICTED` if past commits tell of it.
+    /// `EXACT`, `PARENT_CHILD` or `OVERLAP`; `PREDICTED` if past commits predict it.
     #[serde(rename = "type")]
     pub kind: String,
     /// The rule that applies; none for the default.

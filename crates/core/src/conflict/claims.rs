@@ -9,9 +9,9 @@ use crate::pattern::Pattern;
 /// The distinct patterns, and which groups have them.
 pub(super) struct Claims<'a> {
     pub(super) patterns: Vec<&'a Pattern>,
-    /// The groups of each pattern, those of one pattern after those of another.
+    /// The groups of all patterns: those of the first pattern, then those of the second, and so on.
     groups: Vec<usize>,
-    /// Where the groups of each pattern end.
+    /// For each pattern, where its part of `groups` ends.
     ends: Vec<usize>,
 }
 
@@ -51,7 +51,8 @@ impl<'a> Claims<'a> {
         left.len() > 1 || right.len() > 1 || left != right
     }
 
-    /// Returns the pairs of groups that have one pattern each; `true` if the first group has the second pattern.
+    /// Returns each two groups of which one has the pattern `a` and the other has `b`, the lower index first. `true` if the first
+    /// group has `b`.
     pub(super) fn pairs(&self, a: usize, b: usize) -> impl Iterator<Item = (usize, usize, bool)> {
         let both = self.holders(a).iter().flat_map(move |g| self.holders(b).iter().map(move |h| (*g, *h)));
         both.filter(move |(g, h)| g < h || (g > h && a != b)).map(|(g, h)| (g.min(h), g.max(h), g > h))

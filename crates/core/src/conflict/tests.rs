@@ -96,13 +96,13 @@ fn a_rule_applies_where_one_path_is_matched_by_both_groups_and_by_it() {
 }
 
 #[test]
-fn rules_that_meet_each_group_apart_do_not_apply() {
+fn a_rule_that_overlaps_each_group_on_another_path_does_not_apply() {
     let rules = [rule("ends", Severity::Minor, Action::QueueExecution, &["a/*x", "a/y*"])];
     let findings = found(&[&["a/*[xy]z"], &["a/[pq]*"]], &rules);
     assert_eq!(findings.conflicts[0].ruling.rule, None, "both overlap, but not in a path of the rule");
 }
 
-/// A search that is given up takes the rule for one that applies, and still names a path of both groups.
+/// If the search gives up, the rule counts as one that applies, and the witness is still a path of both groups.
 #[test]
 fn hostile_patterns_have_a_witness_of_both_groups() {
     let hostile = ["a", "b", "c"].map(|letter| format!("{}*", format!("*{letter}").repeat(60)));
@@ -132,7 +132,7 @@ fn the_strictest_rule_counts_then_the_lowest_priority_then_the_first() {
 }
 
 #[test]
-fn the_strictest_rule_is_found_whichever_patterns_meet_under_it() {
+fn the_strictest_rule_is_found_whichever_patterns_it_applies_to() {
     let rules = [
         rule("docs", Severity::Minor, Action::QueueExecution, &["docs"]),
         rule("code", Severity::Fatal, Action::Abort, &["src/**/*.rs"]),
@@ -145,7 +145,7 @@ fn the_strictest_rule_is_found_whichever_patterns_meet_under_it() {
 
 /// Requirement 118.
 #[test]
-fn neighbours_are_told_once_a_folder_and_stay_parallel() {
+fn groups_in_one_folder_are_reported_once_and_stay_parallel() {
     let findings = found(
         &[&["src/api/users.ts"], &["src/api/posts.ts"], &["src/api/a.ts", "x"], &["y"]],
         &example_rules(),
@@ -158,7 +158,7 @@ fn neighbours_are_told_once_a_folder_and_stay_parallel() {
 }
 
 #[test]
-fn a_group_is_no_neighbour_of_itself_nor_of_what_it_meets() {
+fn a_group_is_no_neighbour_of_itself_nor_of_a_group_that_it_overlaps() {
     assert_eq!(found(&[&["src/a", "src/b"], &["docs/x"]], &[]).same_dir, []);
     assert_eq!(found(&[&["src/*"], &["src/a"], &["src/*a"]], &[]).same_dir, []);
     assert_eq!(found(&[&["src/a"], &["src/a"]], &[]).same_dir, []);

@@ -20,11 +20,11 @@ const RENEW_AFTER: u32 = 8;
 /// One call of an agent: the files that it is about to change. With no files, the call only renews.
 #[derive(Clone, Debug)]
 pub struct AgentCall {
-    /// Who calls.
+    /// The agent that calls.
     pub owner: Owner,
     /// One claim for each file, all of this owner.
     pub claims: Vec<Claim>,
-    /// What must not be held by another owner now, but is not claimed: the files of a command that sweeps over a folder.
+    /// Files that no other owner may hold now, but that are not claimed: those of a command that works on a whole folder.
     pub checks: Vec<Claim>,
     /// How long the claims of the agent last without a further call.
     pub ttl: Ttl,
@@ -34,13 +34,13 @@ pub struct AgentCall {
     pub unrenewed: Vec<LeaseId>,
 }
 
-/// What a call led to.
+/// The outcome of a call.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct AgentAnswer {
     /// The leases that are new. Empty if something was denied.
     pub granted: Vec<Lease>,
-    /// What others have. Empty if all files are the agent's now.
+    /// The files that other owners have. Empty if all files are the agent's now.
     pub denied: Vec<Denial>,
     /// Leases that were granted to tickets of the agent since its last call.
     pub arrived: Vec<Lease>,
@@ -55,7 +55,7 @@ pub struct AgentAnswer {
 pub struct Denial {
     /// What was asked for.
     pub claim: Claim,
-    /// Who has it, and who waits before the agent.
+    /// The leases of others on it, and the tickets before that of the agent.
     pub blockers: Vec<Blocker>,
     /// The place in line. None if waiting would never end, or if it was only a check.
     pub ticket: Option<Ticket>,
@@ -78,13 +78,13 @@ pub fn agent_call<E>(overlay: &mut Overlay<'_, E>, call: &AgentCall) -> Result<A
             answer = claim_files(overlay, call, &mut picked_up)?;
         }
     }
-    // What was granted during this very call is no news: the caller asked for it.
+    // A lease that this call asked for is not reported as arrived.
     arrived.retain(|lease| !call.claims.iter().any(|claim| lease.claim.satisfies(&claim.resources)));
     Ok(AgentAnswer { arrived, picked_up, ..answer.unwrap_or_default() })
 }
 
-/// Reaps the dead holders of what the agent waits for, and grants it to the next in line. A process that was killed frees nothing
-/// by itself, and the agent is to be told at its next call, whatever that call is about.
+/// Reaps the dead holders of the files that the agent waits for, and grants these to the next in line. A killed process frees
+/// nothing by itself, and the agent has to learn at its next call that its turn has come, whichever files that call is about.
 fn reap_before_tickets<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<(), E> {
     let tickets = overlay.tickets(&KeyRange::of(Key::of_owner(owner)))?;
     for ticket in &tickets {
@@ -121,7 +121,7 @@ fn renew_leases<E>(
             let is_late = now.since(lease.heartbeat_at) > call.ttl.get() / RENEW_AFTER
                 || lease.claim.ttl != Some(call.ttl)
                 || lease.pickup_by.is_some();
-            // The owner above has to be told itself that its turn has come.
+            // The owner above learns at a call of its own that its turn has come.
             if !is_late || (!is_own && lease.pickup_by.is_some()) {
                 continue;
             }
@@ -145,7 +145,7 @@ fn claim_files<E>(
     for claim in call.claims.iter().chain(&call.checks) {
         reap_dead(overlay, claim)?;
     }
-    // Waiters come before a new claim, also for what a dead holder leaves.
+    // What a dead holder leaves goes to the waiters first, and then to a new claim.
     hand_off(overlay)?;
     let now = overlay.now();
     let mut missing: Vec<(&Claim, Option<Ticket>)> = Vec::new();
@@ -173,7 +173,7 @@ fn claim_files<E>(
     }
     let mut denied = Vec::new();
     for claim in &call.checks {
-        // Those who wait do not work on it yet.
+        // A check asks as the first in line: waiters do not work on the file yet.
         let first = Rank::of_upgrade(LeaseId(0));
         let blockers = blockers(overlay, Asker { claim, rank: first, whole_line: false })?;
         if !blockers.is_empty() {
@@ -200,7 +200,7 @@ fn claim_files<E>(
         denied.push(Denial { claim: claim.clone(), blockers: in_the_way, ticket, cycle });
     }
     settle(overlay, None)?;
-    // What was freed by this very call may be the agent's now.
+    // This call may have reaped a holder, and so granted the file to the agent's own ticket.
     for denial in denied.iter().filter(|denial| denial.ticket.is_some()) {
         if lease_to_join(overlay, &denial.claim)?.is_some() {
             return Ok(None);
@@ -273,7 +273,7 @@ fn own_ticket<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<Option<T
     Ok(None)
 }
 
-/// The leases of other agents that meet a claim in another work tree.
+/// The leases of other agents that overlap a claim in another work tree.
 pub(super) fn in_other_work_trees<E>(
     overlay: &mut Overlay<'_, E>,
     claim: &Claim,
@@ -308,7 +308,7 @@ pub fn hand_up<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<Vec<Lea
         }
     }
     let leases = remove_leases(overlay, &family)?;
-    // What the sub-agent had not picked up yet, it never worked on.
+    // The sub-agent never worked on a file that it had not picked up.
     for lease in leases.into_iter().filter(|lease| lease.pickup_by.is_none() && !lease.revoked) {
         let claim = Claim { owner: above.clone(), ticket: None, ..Claim::clone(&lease.claim) };
         // A lease that the sub-agent took by hand stays, and the owner above must not hold the same beside it.
@@ -339,7 +339,7 @@ pub fn end_session<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<Vec
     Ok(leases)
 }
 
-/// The turn of an agent has ended: lets go of `done`, and keeps its other leases for `ttl` only.
+/// The turn of an agent has ended: releases `done`, and keeps its other leases for `ttl` only.
 ///
 /// A lease that was renewed since `done` was read belongs to a new turn and stays.
 pub fn rest<E>(overlay: &mut Overlay<'_, E>, owner: &Owner, done: &[Lease], ttl: Ttl) -> Result<(), E> {

@@ -1,4 +1,4 @@
-//! Attribution: a command has changed files, and only afterwards it is known which.
+//! Attribution: whose the files are that a command has changed. Which files these are is known only after the command.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Attributed {
 
 /// Claims each of the changed files that is free, and finds out who has the others. `checks` are never claimed.
 ///
-/// Unlike a call before an edit, it leaves no ticket: the file is changed already, and nobody waits for that.
+/// Unlike a call before an edit, it leaves no ticket: the file is changed already, so there is nothing to wait for.
 pub fn attribute<E>(
     overlay: &mut Overlay<'_, E>,
     claims: &[Claim],
@@ -33,7 +33,7 @@ pub fn attribute<E>(
     for claim in claims.iter().chain(checks) {
         reap_dead(overlay, claim)?;
     }
-    // Waiters come before a new claim, also for what a dead holder leaves.
+    // What a dead holder leaves goes to the waiters first, and then to a new claim.
     hand_off(overlay)?;
     for (at, claim) in claims.iter().chain(checks).enumerate() {
         if lease_to_join(overlay, claim)?.is_some() {

@@ -22,7 +22,7 @@ pub fn release<E>(
     Ok(Ok(lease))
 }
 
-/// Tells a holder to let go.
+/// Revokes a lease.
 ///
 /// A resident holder is woken and stops its work first. Every other holder loses the lease at once. Returns the lease, and
 /// whether it is still held.
@@ -52,7 +52,7 @@ pub fn end<E>(
     }
 }
 
-/// Takes a ticket out of the line, if the caller may do it. A process that waits with it is told.
+/// Takes a ticket out of the line, if the caller may do it. Wakes the process that waits with it.
 pub fn withdraw<E>(
     overlay: &mut Overlay<'_, E>,
     id: LeaseId,

@@ -20,13 +20,13 @@ pub struct HandOver {
     pub claims: Vec<Vec<Target>>,
     /// The agent that gets them.
     pub to: Owner,
-    /// What vouches for that agent.
+    /// The proof of life of that agent.
     pub proof: Proof,
     /// How long the claims last without a call of that agent.
     pub ttl: Ttl,
 }
 
-/// What became of a hand-over.
+/// The outcome of a hand-over.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum HandedOver {
@@ -93,7 +93,7 @@ pub fn hand_over<E>(overlay: &mut Overlay<'_, E>, request: &HandOver) -> Result<
     Ok(HandedOver::Done(new_leases))
 }
 
-/// The taker does not wait any more for what it gets.
+/// Removes the tickets of the taker for what it gets now.
 fn remove_tickets<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<(), E> {
     let is_same = |ticket: &Ticket| {
         ticket.claim.agent.is_some()

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_enough_and_a_wrong_one_is_not_made_up_for() {
+    fn the_token_is_enough_and_a_wrong_token_is_refused_whatever_else_the_caller_names() {
         let lease = lease(Voucher::Time);
         assert!(Caller::from(Some(Token(5))).may_end(&lease));
         let owner = Some("worker:1".parse().unwrap());
@@ -188,7 +188,7 @@ mod tests {
         for stranger in [named("worker:2"), Caller::default(), running_in(2, &[HOLDER])] {
             assert!(!stranger.may_withdraw(&ticket), "{stranger:?}");
         }
-        // It has no token, so none proves anything.
+        // A ticket has no token, so a token proves nothing.
         assert!(!Caller { token: Some(Token(3)), ..running_in(1, &[HOLDER]) }.may_withdraw(&ticket));
     }
 }

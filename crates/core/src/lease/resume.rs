@@ -6,7 +6,7 @@
 //! 2. a lease that was granted meanwhile and that nobody has collected;
 //! 3. a lease that it may end, which is its own already.
 //!
-//! What the earlier command was tied to may have ended, so the claim is tied to the process of the new caller.
+//! The process that the claim was made for may have ended. So from then on the claim is for the process of the new caller.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Ticket};
 use crate::resource::{Key, KeyRange};
 
-/// Who continues a wait.
+/// The caller that continues a wait, and its process.
 #[derive(Clone, Debug)]
 pub struct Resumer {
     /// The caller.
     pub caller: Caller,
-    /// The process that its lease is for, and where it runs. None: the claim stays tied to what it is tied to.
+    /// The process that its lease is for, and where it runs. None: the proof of the claim stays as it is.
     pub made_for: Option<(Origin, ProcessRef)>,
 }
 
@@ -90,7 +90,7 @@ fn may_take_lease(lease: &Lease, caller: &Caller) -> bool {
     }
 }
 
-/// The same claim for another process.
+/// The same claim, made for another process.
 fn tie(claim: &Arc<Claim>, (origin, process): &(Origin, ProcessRef)) -> Arc<Claim> {
     let voucher = match claim.proof.voucher {
         Voucher::Process(_) => Voucher::Process(*process),

@@ -54,7 +54,7 @@ struct Visit {
     read: char,
 }
 
-/// Answers for what follows a common prefix, after which both automata are in the state `from`.
+/// Like [`coverage`], for the rest of the paths after a common prefix. After it, both automata are in the state `from`.
 fn coverage_from(a: &Automaton, b: &Automaton, from: State, max_work: usize) -> Coverage {
     let mut visits = vec![Visit { state: from, set: vec![from], before: 0, read: '\0' }];
     // The visits of each state of `b`.

@@ -41,7 +41,7 @@ pub fn overlapping_pairs(
     });
 }
 
-/// Calls `found` once with each two patterns that agree without an exact search.
+/// Calls `found` once with each two patterns whose prefixes, components and suffixes agree. It makes no exact search.
 fn candidates(patterns: &[&Pattern], mut found: impl FnMut(usize, usize)) {
     let texts = starts(patterns);
     let mut rest = texts.as_slice();

@@ -18,7 +18,7 @@ pub(super) struct Search {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct GaveUp;
 
-/// A visited state and how it was reached: the place of the state before, and the character read.
+/// A visited state and how it was reached: the index of the visit before, and the character read.
 struct Visit<S> {
     state: S,
     before: u32,
@@ -122,7 +122,7 @@ pub(super) fn many(automata: &[&Automaton], max_steps: usize) -> Result<Option<S
     Ok(None)
 }
 
-/// Calls `step` with each choice of one edge an automaton, any two of which can read one same character.
+/// Calls `step` with each choice of one edge for each automaton. Any two of the edges can read a common character.
 fn each_choice<'a>(
     edges: &[&'a [Edge]],
     chosen: &mut Vec<&'a Edge>,

@@ -35,7 +35,7 @@ fn a_witness_is_short_and_readable() {
 }
 
 #[test]
-fn patterns_without_a_common_path_do_not_meet() {
+fn patterns_without_a_common_path_do_not_overlap() {
     for (a, b) in [
         ("src/app", "src/application"),
         ("src/*.rs", "src/*/x.rs"),
@@ -53,7 +53,7 @@ fn patterns_without_a_common_path_do_not_meet() {
 }
 
 #[test]
-fn three_patterns_meet_only_in_a_path_of_all_three() {
+fn three_patterns_overlap_only_on_a_path_of_all_three() {
     let all = |texts: &[&str]| {
         let patterns: Vec<Pattern> = texts.iter().map(|text| pattern(text)).collect();
         overlap_all(&patterns.iter().collect::<Vec<_>>())

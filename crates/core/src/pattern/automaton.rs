@@ -85,7 +85,7 @@ impl Automaton {
         made
     }
 
-    /// Adds the next state: its transitions, whether a path may end in it, and whether any may go on from it
+    /// Adds the next state: its transitions, whether a path may end in it, and whether a path may go on from it
     /// in any way.
     pub(super) fn push(&mut self, edges: impl IntoIterator<Item = Edge>, accepting: bool, open_ended: bool) {
         self.edges.extend(edges);
@@ -117,8 +117,7 @@ impl Automaton {
         &self.edges[start as usize..self.states[state].end as usize]
     }
 
-    /// Says whether a path that ends in `rest` is accepted when `state` is where the automaton stands before
-    /// it.
+    /// Says whether the automaton, once it is in `state`, accepts the rest of a path.
     pub(crate) fn accepts(&self, state: State, rest: &str) -> bool {
         let mut current = States::new(self.len());
         let mut next = States::new(self.len());

@@ -40,10 +40,10 @@ pub(super) fn compile(nodes: &[Node], prefix: &str, text: &str) -> Result<Automa
 /// The index of a step in the graph.
 type Index = usize;
 const END: Index = 0;
-/// One folder or file below what was read, or more.
+/// One or more components below the path that was read.
 const BELOW: Index = 1;
 
-/// One element of the graph, and which follows it.
+/// One node of the graph, with the index of the next one.
 enum Step {
     End,
     Char { character: char, column: usize, next: Index },
@@ -60,7 +60,7 @@ enum Step {
 enum Context {
     /// Nothing was read.
     Origin,
-    /// Nothing was written, for a leading `**/` stood for no folder.
+    /// Nothing was written, because a leading `**/` stood for no folder.
     Skipped,
     /// A slash was read but is not written: a second one, or the end, may follow.
     Slash,
@@ -128,8 +128,8 @@ impl Walk {
         })
     }
 
-    /// Follows everything reachable without reading a character; returns the transitions found and whether
-    /// the end is.
+    /// Follows all steps that are reachable without reading a character. Returns the transitions from there, and whether
+    /// the end is reachable.
     fn expand(&mut self, step: Index, context: Context) -> Result<(Vec<Edge>, bool), PatternError> {
         let mut found = Found { reach: vec![(step, context)], edges: Vec::new(), accepting: false };
         let mut seen = HashSet::new();
@@ -221,8 +221,8 @@ impl Found {
         self.edges.push((Label::Char('/'), step, Context::Opened));
     }
 
-    /// Reads one character of `label` at `step`, after which comes `next`; only a name may start with other
-    /// than a name.
+    /// Reads one character of `label` at `step`; `next` follows. A dot gets a transition of its own, because a component
+    /// that is `.` or `..` so far is not a name yet.
     fn wild(&mut self, label: &Label, context: Context, step: Index, next: Index) {
         let dotted = match context {
             Context::Slash | Context::SkippedSlash => return self.open(step),

@@ -92,7 +92,7 @@ pub enum PatternError {
         /// Where the leading slash is.
         column: usize,
     },
-    /// A pattern in order but for no path, such as `a[/]b`.
+    /// A well-formed pattern that matches no path, such as `a[/]b`.
     #[error("pattern `{pattern}` matches no path")]
     MatchesNothing {
         /// The pattern.

@@ -3,9 +3,9 @@
 use super::error::PatternError;
 use super::parse::{Kind, Node};
 
-/// A pattern in normal form, with what can be read off it without an automaton.
+/// A pattern in normal form, with all facts about it that need no automaton.
 pub(super) struct Normal {
-    /// The elements; a literal path ends in a slash, for it covers its subtree.
+    /// The elements; a literal path ends in a slash, because it covers its subtree.
     pub(super) nodes: Vec<Node>,
     /// The text that reads back to the same elements.
     pub(super) text: String,
@@ -26,7 +26,7 @@ pub(super) struct Normal {
 
 /// Drops empty and `.` components, settles what each `**` means, and refuses what leaves the repository.
 ///
-/// Inside braces nothing is dropped: which components an alternative makes is for the automaton to see.
+/// Inside braces nothing is dropped: only the automaton knows which components an alternative makes.
 pub(super) fn normalise(mut nodes: Vec<Node>) -> Result<Normal, PatternError> {
     if let Some(Node { column, kind: Kind::Slash }) = nodes.first() {
         return Err(PatternError::Absolute { column: *column });
@@ -124,7 +124,8 @@ fn boundary(kind: &Kind) -> Option<bool> {
     }
 }
 
-/// Collects the components after the literal ones that are one name each, and how many there are with those.
+/// Collects the components after the literal ones that always match exactly one name. Returns their text, and the number of
+/// these and of the literal components.
 fn fixed_components(components: &[&[Node]]) -> (String, usize) {
     let mut fixed = String::new();
     let literal = components.iter().take_while(|component| is_literal(component)).count();
@@ -139,12 +140,12 @@ fn fixed_components(components: &[&[Node]]) -> (String, usize) {
     (fixed, literal + names)
 }
 
-/// Says whether a component is one name whatever its wildcards stand for: never several, never none.
+/// Says whether a component always matches exactly one name, whatever its wildcards match.
 fn is_one_name(component: &[Node]) -> bool {
     least_length(component).is_some_and(|length| length > 0)
 }
 
-/// Returns how many elements are there at least, or `None` when there may be several components.
+/// Returns the least number of elements, or `None` when there may be several components.
 fn least_length(nodes: &[Node]) -> Option<usize> {
     nodes.iter().try_fold(0, |length, node| match &node.kind {
         Kind::Alternatives(alternatives) => {
@@ -157,7 +158,7 @@ fn least_length(nodes: &[Node]) -> Option<usize> {
     })
 }
 
-/// Collects the literal end of a glob; a slash counts only after a component that cannot be absent.
+/// Collects the literal end of a glob. A slash counts only after a component that every matched path has.
 fn suffix(nodes: &[Node]) -> String {
     let mut reversed = Vec::new();
     for (index, node) in nodes.iter().enumerate().rev() {

@@ -98,7 +98,7 @@ fn braces_mean_what_their_alternatives_mean_written_out() {
 }
 
 #[test]
-fn a_backslash_takes_the_meaning_from_the_next_character() {
+fn a_backslash_makes_the_next_character_literal() {
     check("app/\\[id\\]/\\*", &["app/[id]/*", "app/[id]/*/x"], &["app/i/*", "app/[id]/x"]);
     assert!(pattern("app/\\[id]").is_literal());
     assert_eq!(pattern("app/\\[id\\]\\a").as_str(), "app/\\[id]a");
@@ -187,7 +187,7 @@ fn the_example_is_short_and_readable() {
 }
 
 #[test]
-fn a_malformed_pattern_is_refused_with_its_column_and_a_way_out() {
+fn a_malformed_pattern_is_refused_with_its_column_and_a_hint() {
     let range = PatternError::ReversedRange { column: 3, start: 'z', end: 'a' };
     let deep = "{a,".repeat(MAX_DEPTH + 1);
     for (text, error, message) in [

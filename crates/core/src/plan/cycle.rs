@@ -44,7 +44,7 @@ pub(super) fn topological(count: usize, dependencies: &[Dependency]) -> Result<V
 
 /// Returns a cycle among the groups that still wait.
 fn cycle(waits: &[usize], followers: &[Vec<usize>]) -> Vec<usize> {
-    // Each of them waits for another of them, so walking back leads into a cycle.
+    // Each of these groups waits for another of them. So the walk from a group to one that it waits for ends in a cycle.
     let mut before = vec![None; waits.len()];
     for source in (0..waits.len()).filter(|at| waits[*at] > 0) {
         followers[source].iter().for_each(|target| before[*target] = Some(source));

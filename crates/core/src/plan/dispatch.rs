@@ -126,10 +126,10 @@ struct State<'a> {
     problem: &'a SchedulingProblem,
     rank: &'a [usize],
     waits: Vec<usize>,
-    /// How many groups run that exclude it.
+    /// For each group, how many running groups exclude it.
     blocked: Vec<usize>,
     begun: Vec<bool>,
-    /// What may begin, by rank.
+    /// The groups that may start now, by rank.
     ready: BTreeSet<(usize, usize)>,
     running: BinaryHeap<Reverse<(u64, usize)>>,
     schedule: Schedule,

@@ -59,7 +59,7 @@ struct Best<'a> {
 impl<'a> Best<'a> {
     fn new(problem: &'a SchedulingProblem, order: Vec<usize>, tails: &'a [u64]) -> Self {
         let schedule =
-            dispatch(problem, &ranks(&order), tails, u64::MAX).expect("nothing lasts longer than for ever");
+            dispatch(problem, &ranks(&order), tails, u64::MAX).expect("the first schedule has no limit");
         Self { problem, tails, order, schedule }
     }
 

@@ -5,21 +5,21 @@ use std::collections::{HashMap, HashSet};
 use super::Prediction;
 use super::history::PathId;
 
-/// What is known of a group's work.
+/// The paths that a group will touch, as far as they are known.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     /// The known paths that it declares.
     pub declared: HashSet<PathId>,
-    /// What it will likely touch besides.
+    /// The other paths that it will probably touch.
     pub predictions: Vec<Prediction>,
 }
 
 /// A path that two groups will probably both change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Collision {
-    /// The one group, by its place.
+    /// The index of the one group.
     pub a: usize,
-    /// The other group, by its place.
+    /// The index of the other group.
     pub b: usize,
     /// The path.
     pub path: PathId,
@@ -38,7 +38,7 @@ impl Collision {
 
 /// Finds the paths that are predicted for one group, and declared by or predicted for another; the likeliest first.
 ///
-/// What two groups both declare is no prediction: `overlap` finds it exactly.
+/// A path that both groups declare is no prediction: `overlap` finds it exactly.
 pub fn collisions(groups: &[Forecast]) -> Vec<Collision> {
     let predicted: Vec<HashMap<PathId, f64>> = groups
         .iter()

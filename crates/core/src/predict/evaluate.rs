@@ -37,7 +37,7 @@ impl Score {
         share(self.hits, self.predicted)
     }
 
-    /// The share of what was hidden that was predicted.
+    /// The share of the hidden paths that were predicted.
     pub fn recall(&self, hidden: u64) -> f64 {
         share(self.hits, hidden)
     }
@@ -53,7 +53,7 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Takes in an answer of this length that has the hidden path at this place, counted from 0.
+    /// Adds an answer of this length that has the hidden path at this place, counted from 0.
     fn add(&mut self, length: usize, place: Option<usize>) {
         for (score, k) in self.first.iter_mut().zip(KS) {
             score.predicted += k.min(length) as u64;
@@ -77,23 +77,23 @@ pub struct Evaluation {
     pub asked: usize,
     /// Paths that were hidden and had to be predicted.
     pub questions: u64,
-    /// Of these, the ones that any commit learned from had touched: nobody can know the others.
+    /// Of these, the ones that a commit learned from had touched. The others cannot be predicted.
     pub knowable: u64,
-    /// Scores of what reaches each of the [`THRESHOLDS`], when one path is hidden.
+    /// Scores of the predictions that reach each of the [`THRESHOLDS`], when one path is hidden.
     pub one_hidden: [Score; THRESHOLDS.len()],
-    /// Paths that were hidden while one was given, for all that were given.
+    /// The number of hidden paths in the second test: for each path that was given alone, all others of its commit.
     pub others: u64,
-    /// Scores of what reaches each of the [`THRESHOLDS`], when only one path is given.
+    /// Scores of the predictions that reach each of the [`THRESHOLDS`], when only one path is given.
     pub one_given: [Score; THRESHOLDS.len()],
-    /// The order of what changed together.
+    /// The ranking of the predictor: what changed together.
     pub together: Rank,
-    /// The order by the folders' most changed.
+    /// The ranking of a baseline: the files of the same folders, the most changed first.
     pub folder: Rank,
-    /// The order by the most changed of all.
+    /// The ranking of a baseline: all files, the most changed first.
     pub popular: Rank,
 }
 
-/// Measures on changes, newest first; `folders` has a number for the folder of each path.
+/// Evaluates predictions on `changes`, newest first. `folders` has a number for the folder of each path.
 pub fn evaluate(changes: &[Change], folders: &[u32], half_life: Duration, least_together: u32) -> Evaluation {
     let (held_out, learned) = changes.split_at(changes.len() / 5);
     let history = History::new(learned, half_life);
@@ -190,7 +190,7 @@ impl<'f> Popularity<'f> {
         Self { folders, places, count: paths.len(), members }
     }
 
-    /// How long the list of the given paths' folders is, and where in it the hidden path stands.
+    /// For the list of all other paths in the folders of the given paths: its length, and the index of the hidden path in it.
     fn in_folders(&self, given: &[PathId], hidden: PathId) -> (usize, Option<usize>) {
         let folder = |path: PathId| self.folders.get(path.index()).copied();
         let folders: HashSet<u32> = given.iter().filter_map(|path| folder(*path)).collect();

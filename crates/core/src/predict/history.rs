@@ -24,16 +24,16 @@ impl CommitId {
     }
 }
 
-/// What one commit touched.
+/// The paths that one commit touched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// When it was committed, in seconds since 1970.
     pub at: i64,
-    /// What it touched.
+    /// The paths, in any order.
     pub paths: Vec<PathId>,
 }
 
-/// Commits that can be asked which paths they touched, and paths that can be asked for their commits.
+/// An index: the paths of each commit, and the commits of each path.
 #[derive(Clone, Debug)]
 pub struct History {
     /// The paths of all commits, one commit after the other.
@@ -114,7 +114,7 @@ impl History {
         self.weights[commit.index()]
     }
 
-    /// How many paths it may have been asked about.
+    /// The largest id of a touched path, plus one.
     pub(super) fn path_count(&self) -> usize {
         self.touching.len()
     }

@@ -28,7 +28,7 @@ pub fn suggest<'p>(
     patterns
 }
 
-/// A path as a pattern that means it and nothing else.
+/// Escapes a path: returns a pattern for this very path, without wildcards.
 pub fn escape(path: &str) -> String {
     let mut pattern = String::with_capacity(path.len());
     for character in path.chars() {

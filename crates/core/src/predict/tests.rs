@@ -26,7 +26,7 @@ fn found(history: &History, declared: &[&[u32]]) -> Vec<Prediction> {
 /// Requirement 161.
 #[test]
 fn what_changed_together_is_predicted_with_its_evidence() {
-    // 0 and 7 go together; 3 came along once; 5 has nothing to do with them.
+    // 0 and 7 change together. 3 changed with them once. 5 never does.
     let history = learn(&[&[0, 7], &[5], &[0, 7, 3], &[0, 7], &[5, 6], &[0], &[0, 7]]);
     let predictions = found(&history, &[&[0, 1]]);
     assert_eq!(predictions.len(), 1, "{predictions:?}");
@@ -98,8 +98,8 @@ fn a_path_named_twice_in_a_commit_counts_once() {
 
 /// Requirement 161.
 #[test]
-fn groups_meet_where_one_is_predicted_and_the_other_declares_or_is_predicted() {
-    // 0 of the one group, 1 of the other; both pull 9 along, and 0 pulls 2 along, which the other declares.
+fn two_groups_collide_on_a_path_predicted_for_one_and_declared_by_or_predicted_for_the_other() {
+    // The first group declares 0, the second 1 and 2. 9 changes with 0 and with 1, and 2 changes with 0.
     let mut commits: Vec<&[u32]> = vec![&[0, 9, 2]; 10];
     commits.extend([[1_u32, 9].as_slice(); 90]);
     commits.extend([[2_u32].as_slice(); 90]);

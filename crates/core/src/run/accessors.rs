@@ -1,4 +1,4 @@
-//! What a run says about itself, whatever its state.
+//! Accessors of a run: facts that can be asked for in every state.
 
 use super::state::End;
 use super::{Attempt, Ending, Execution, Process, Reason, Report, Run, RunState, Stamp, Status};
@@ -72,7 +72,7 @@ impl Run {
         }
     }
 
-    /// Its processes that may live.
+    /// Its processes, if some of them may still live.
     pub fn process(&self) -> Option<Process> {
         let ended = self.end().and_then(|end| end.process);
         self.execution().map_or(ended, |execution| execution.process)

@@ -26,7 +26,7 @@ pub struct Submission<'s> {
     pub forbidden: Option<&'s str>,
 }
 
-/// What the store has that matters for a submission.
+/// The records of the store that a decision about a submission needs.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// The requests with the keys of the submission, each with its latest run.

@@ -16,7 +16,7 @@ pub struct Stamp {
     pub unix_micros: i64,
 }
 
-/// A run: one try at a request, with as many attempts as the request allows.
+/// A run: one execution of a request, with as many attempts as the request allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Its id. No two runs have the same.

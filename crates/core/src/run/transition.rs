@@ -195,7 +195,7 @@ pub fn adopt(run: &Run, claim: u64, worker: WorkerId, now: Stamp) -> Result<Tran
     Ok(next(run, state, EventKind::Adopted, Some(message), now))
 }
 
-/// The record of an ended run without processes and lease: a worker has seen that no process lives. It is no event.
+/// The record of an ended run without processes and lease: a worker has seen that no process lives. There is no event for that.
 pub fn clear_processes(run: &Run) -> Run {
     match &run.state {
         RunState::Ended(end) => {

@@ -21,13 +21,13 @@ const SEEDS: &[&str] = &[
 /// How many inputs are made of each seed.
 const INPUTS: u64 = 250;
 
-/// Says which input it was that failed.
-struct Witness<'a> {
+/// Prints the input if the check panics.
+struct FailedInput<'a> {
     seed: u64,
     input: &'a [u8],
 }
 
-impl Drop for Witness<'_> {
+impl Drop for FailedInput<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("LOCKKEEPER_SEED={} gave {:?}", self.seed, String::from_utf8_lossy(self.input));
@@ -66,8 +66,8 @@ fn patterns_of_any_bytes_keep_their_promises() {
     for seed in Dice::seeds(1..INPUTS + 1) {
         for text in SEEDS {
             let input = changed(text, &mut Dice::new(seed));
-            let witness = Witness { seed, input: &input };
-            patterns::check(witness.input);
+            let guard = FailedInput { seed, input: &input };
+            patterns::check(guard.input);
         }
     }
 }
@@ -76,7 +76,7 @@ fn patterns_of_any_bytes_keep_their_promises() {
 #[test]
 fn patterns_as_written_keep_their_promises() {
     for text in SEEDS {
-        let witness = Witness { seed: 0, input: text.as_bytes() };
-        patterns::check(witness.input);
+        let guard = FailedInput { seed: 0, input: text.as_bytes() };
+        patterns::check(guard.input);
     }
 }

@@ -4,7 +4,7 @@ use lockkeeper_core::conflict::{Action, Group, Rule, Severity, detect};
 use lockkeeper_core::overlap::{Coverage, coverage, covers, overlap, overlap_all, relate};
 use lockkeeper_core::pattern::Pattern;
 
-/// Longer inputs find nothing that shorter ones do not, and take the time of many.
+/// Longer inputs find no more mistakes than shorter ones, and take much longer.
 const MAX_INPUT: usize = 512;
 
 /// Takes the lines for patterns, and the last one for a path.
@@ -25,7 +25,7 @@ pub fn check(data: &[u8]) {
     groups(&patterns);
 }
 
-/// Reads a pattern; a refusal says where and how to go on.
+/// Parses a pattern. An error has a column within the text, and a hint.
 fn parse(text: &str) -> Option<Pattern> {
     match Pattern::parse(text) {
         Ok(pattern) => Some(pattern),
@@ -56,7 +56,7 @@ fn one(pattern: &Pattern, path: &str) {
     }
 }
 
-/// What meets has a witness, what has none does not meet, and the order of the two does not matter.
+/// Two patterns overlap exactly if they have a witness, and the order of the two does not matter.
 fn two(a: &Pattern, b: &Pattern, path: &str) {
     let witness = overlap(a, b);
     assert_eq!(witness, overlap(b, a), "{a} {b}");
@@ -83,7 +83,7 @@ fn two(a: &Pattern, b: &Pattern, path: &str) {
     }
 }
 
-/// A witness of all is one of each two; the input is too short for a search to give up.
+/// A path that all patterns match is a witness of each two. The input is too short for a search to give up.
 fn all(patterns: &[&Pattern], path: &str) {
     match overlap_all(patterns) {
         Some(witness) => {

@@ -18,7 +18,7 @@ fn a_call_gets_all_files_or_none() {
     assert_eq!(calls(&mut world, "c", &["x", "z", "x"]).granted.len(), 2);
 }
 
-/// A denied call keeps its place, and its next call is told that its turn has come.
+/// A denied agent keeps its place in line, and learns at its next call that its turn has come.
 #[test]
 fn a_denied_agent_stands_in_line() {
     let mut world = World::new();
@@ -38,7 +38,7 @@ fn a_denied_agent_stands_in_line() {
     assert_eq!(holders(&world, "x"), ["worker:b"], "each call renews all");
 }
 
-/// Invariant 8. Two agents that were denied each other's files: the second one is told, and gets no place.
+/// Invariant 8. Two agents are denied each other's files: the second one gets the cycle, and no place in line.
 #[test]
 fn two_denied_agents_do_not_wait_for_each_other() {
     let mut world = World::new();
@@ -61,7 +61,7 @@ fn the_death_of_the_process_frees_at_once() {
     assert_eq!(answer.granted.len(), 1);
 }
 
-/// What a sub-agent holds goes up in one decision, so a waiter never slips in between.
+/// The claims of a sub-agent go to its parent in one decision, so no waiter gets them in between.
 #[test]
 fn claims_of_a_stopped_sub_agent_go_up() {
     let mut world = World::new();
@@ -88,7 +88,7 @@ fn calls_of_a_sub_agent_renew_what_the_parent_holds() {
     assert_eq!(calls(&mut world, "b", &["x"]).denied.len(), 1);
 }
 
-/// The end of a turn lets go of what is done, and shortens the rest.
+/// The end of a turn releases what is done, and shortens the TTL of the rest.
 #[test]
 fn a_resting_agent_keeps_uncommitted_work_for_a_while() {
     let mut world = World::new();
@@ -107,7 +107,7 @@ fn a_resting_agent_keeps_uncommitted_work_for_a_while() {
     );
 }
 
-/// A lease that was renewed since it was looked at belongs to a new turn.
+/// A lease that was renewed since it was read belongs to a new turn.
 #[test]
 fn a_turn_that_begins_while_the_last_one_ends_loses_nothing() {
     let mut world = World::new();
@@ -134,7 +134,7 @@ fn a_sweep_over_a_folder_is_denied_and_claims_nothing() {
 
 /// A process that was killed frees nothing by itself.
 #[test]
-fn an_agent_is_told_of_a_death_at_its_next_call_whatever_that_is_about() {
+fn an_agent_learns_of_a_death_at_its_next_call_whatever_files_that_is_about() {
     let mut world = World::new();
     world.hold(ask("a").path("x").agent(None));
     let _ = calls(&mut world, "b", &["x"]);
@@ -156,7 +156,7 @@ fn a_call_renews_after_an_eighth_of_the_ttl() {
 }
 
 #[test]
-fn the_first_call_of_a_new_turn_ends_the_rest() {
+fn the_first_call_of_a_new_turn_restores_the_ttl() {
     let mut world = World::new();
     let _ = calls(&mut world, "a", &["x"]);
     world.decide(|overlay| lease::rest(overlay, &"worker:a".parse().unwrap(), &[], seconds(60)));
@@ -165,9 +165,9 @@ fn the_first_call_of_a_new_turn_ends_the_rest() {
     assert_eq!(calls(&mut world, "b", &["x"]).denied.len(), 1);
 }
 
-/// The owner above has to be told itself that its turn has come.
+/// The owner above learns at a call of its own that its turn has come.
 #[test]
-fn a_call_of_a_sub_agent_leaves_the_parent_its_news() {
+fn a_call_of_a_sub_agent_does_not_pick_up_a_grant_of_its_parent() {
     let mut world = World::new();
     let _ = calls(&mut world, "a", &["x"]);
     let _ = calls(&mut world, "c", &["x"]);
@@ -177,7 +177,7 @@ fn a_call_of_a_sub_agent_leaves_the_parent_its_news() {
 }
 
 #[test]
-fn a_denied_call_says_anew_how_long_its_place_is_kept() {
+fn each_denied_call_sets_again_how_long_its_place_is_kept() {
     let mut world = World::new();
     let _ = calls(&mut world, "a", &["x"]);
     let _ = calls(&mut world, "b", &["x"]);
@@ -199,7 +199,7 @@ fn an_agent_has_a_place_in_line_for_each_denied_file() {
 }
 
 #[test]
-fn an_agent_is_told_who_works_on_the_same_file_in_another_work_tree() {
+fn an_agent_learns_who_works_on_the_same_file_in_another_work_tree() {
     let mut world = World::new();
     let mut elsewhere = |owner: &str, work_tree: &str| {
         let mut call = call(owner, &["src/x.rs"]);
@@ -217,9 +217,9 @@ fn an_agent_is_told_who_works_on_the_same_file_in_another_work_tree() {
     assert_eq!(elsewhere("e", "5"), of_others.map(|owner| (owner.to_owned(), "src/x.rs".to_owned())));
 }
 
-/// It never worked on the one, and was told to let go of the other.
+/// The sub-agent never worked on the first file, and its claim on the second was revoked.
 #[test]
-fn what_a_sub_agent_had_not_picked_up_or_was_told_to_leave_does_not_go_up() {
+fn claims_that_were_not_picked_up_or_were_revoked_do_not_go_up() {
     let mut world = World::new();
     let _ = calls(&mut world, "a", &["new"]);
     let _ = calls(&mut world, "c:d", &["new"]);
@@ -232,7 +232,7 @@ fn what_a_sub_agent_had_not_picked_up_or_was_told_to_leave_does_not_go_up() {
 }
 
 #[test]
-fn what_goes_up_is_as_old_as_it_was_and_has_no_ticket_name() {
+fn a_claim_that_goes_up_keeps_its_age_and_has_no_ticket_name() {
     let mut world = World::new();
     let held = world.hold(ask("c:d").path("x").agent(None).ticket_name("mine"));
     world.pass(10);

@@ -85,7 +85,7 @@ fn an_urgent_wait_that_closes_a_cycle_behind_it_is_refused() {
 
 /// Invariant 8. Requirement 160.
 #[test]
-fn a_command_waits_in_vain_for_what_the_lease_above_it_holds() {
+fn a_command_that_would_wait_for_the_lease_it_runs_under_is_refused() {
     let mut world = World::new();
     let outer = world.hold(ask("a").name("x"));
     let links = world.deadlock(&ask("b").name("x").under(&outer));
@@ -120,7 +120,7 @@ fn a_dead_waiter_closes_no_cycle() {
 
 /// Invariant 8. Requirement 160. Going round the line once for each of its waiters would take most of a minute.
 #[test]
-fn a_cycle_behind_a_long_line_is_found_and_the_line_is_none() {
+fn a_cycle_behind_a_long_line_is_found_and_the_line_is_no_cycle() {
     let mut world = World::new();
     world.hold(ask("a").name("x"));
     world.hold(ask("b").name("y"));
@@ -147,7 +147,7 @@ fn an_owner_that_can_go_on_with_one_of_two_waits_closes_no_cycle() {
     world.queue(&ask("e").name("x"));
 }
 
-/// Invariant 8. A hand-over asks nobody who waits, so it can close a cycle. The doctor finds it.
+/// Invariant 8. A hand-over is not checked for cycles, so it can close one. The doctor finds it.
 #[test]
 fn every_cycle_of_the_store_is_found_once() {
     let mut world = World::new();

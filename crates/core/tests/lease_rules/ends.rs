@@ -56,7 +56,7 @@ fn a_strict_holder_that_lives_outlasts_its_ttl() {
 }
 
 #[test]
-fn an_expired_holder_under_the_lease_contract_is_succeeded_and_told() {
+fn an_expired_holder_under_the_lease_contract_is_succeeded_and_woken() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db").ttl(10).contract(Contract::Lease));
     let ticket = world.queue(&ask("b").name("db"));
@@ -81,7 +81,7 @@ fn an_overdue_holder_under_the_kill_contract_stays_until_it_is_dead() {
 
 /// Invariant 5.
 #[test]
-fn a_holder_that_only_time_vouches_for_is_held_until_its_time_is_up() {
+fn a_lease_without_a_process_is_held_until_its_time_is_up() {
     let mut world = World::new();
     world.hold(ask("a").name("db").by_time(10));
     world.pass(10);
@@ -153,7 +153,7 @@ fn a_fence_lets_only_the_current_token_pass() {
 
 /// Invariant 3.
 #[test]
-fn a_revoked_resident_is_told_and_holds_until_it_lets_go() {
+fn a_revoked_resident_is_woken_and_holds_until_it_releases() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     let next = world.queue(&ask("b").name("db"));
@@ -178,7 +178,7 @@ fn a_revoked_holder_without_a_process_loses_the_lease_at_once() {
 }
 
 #[test]
-fn an_evicted_holder_is_told_and_the_next_one_holds() {
+fn an_evicted_holder_is_woken_and_the_next_one_holds() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     let next = world.queue(&ask("b").name("db"));
@@ -190,7 +190,7 @@ fn an_evicted_holder_is_told_and_the_next_one_holds() {
 
 /// Invariant 4.
 #[test]
-fn cleaning_up_puts_away_all_the_dead_and_serves_the_living() {
+fn a_clean_up_reaps_all_dead_records_and_grants_to_the_living() {
     let mut world = World::new();
     world.hold(ask("a").name("x"));
     world.queue(&ask("b").name("x"));

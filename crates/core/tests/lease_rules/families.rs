@@ -104,7 +104,7 @@ fn slots_are_counted_within_a_family() {
 
 /// Invariant 7. Slots are counted in all work trees, a whole name is not.
 #[test]
-fn an_upgrade_from_a_slot_lets_in_who_waits_in_another_work_tree() {
+fn an_upgrade_from_a_slot_lets_in_a_waiter_of_another_work_tree() {
     for waits in [false, true] {
         let mut world = World::new();
         let slot = world.hold(ask("a").slots("gpu", 2).agent(Some("1")));

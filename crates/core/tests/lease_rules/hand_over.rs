@@ -81,7 +81,7 @@ fn all_claims_are_handed_over_or_none() {
 
 /// Invariant 1.
 #[test]
-fn what_a_sub_agent_works_on_goes_to_nobody_else() {
+fn a_file_that_a_sub_agent_works_on_is_not_handed_over() {
     let mut world = World::new();
     assert!(calls(&mut world, "a", &["x"]));
     assert!(calls(&mut world, "a:s", &["x"]));

@@ -6,7 +6,7 @@ use super::*;
 
 /// Invariant 7.
 #[test]
-fn a_release_hands_on_in_the_same_decision_and_wakes_that_one_waiter() {
+fn a_release_grants_to_the_next_waiter_in_the_same_decision_and_wakes_only_that_one() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     let first = world.queue(&ask("b").name("db"));
@@ -102,7 +102,7 @@ fn a_grant_that_lifts_its_owner_over_a_ticket_is_followed_by_the_next() {
 
 /// Invariant 7.
 #[test]
-fn who_gives_up_lets_those_behind_move_up() {
+fn a_waiter_that_gives_up_lets_those_behind_move_up() {
     let mut world = World::new();
     world.hold(ask("a").name("x"));
     let both = world.queue(&ask("b").name("x").name("y"));
@@ -140,7 +140,7 @@ fn a_ticket_is_found_by_its_name_while_it_waits_and_when_it_holds() {
 }
 
 #[test]
-fn who_walks_away_keeps_its_place_and_comes_back_to_it() {
+fn a_waiter_that_detaches_keeps_its_place_and_comes_back_to_it() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     let ticket = world.queue(&ask("b").name("db").for_process(20));
@@ -184,7 +184,7 @@ fn a_lease_that_nobody_picks_up_goes_to_the_next() {
 }
 
 #[test]
-fn a_ticket_that_is_attended_late_is_good_while_nobody_put_it_away() {
+fn a_ticket_that_is_checked_late_is_good_while_nobody_has_reaped_it() {
     let mut world = World::new();
     world.hold(ask("a").name("db"));
     let late = world.queue(&ask("b").name("db").for_process(20));
@@ -212,7 +212,7 @@ fn a_shorter_stay_begins_when_it_is_asked_for() {
 }
 
 #[test]
-fn the_stay_begins_when_the_process_walks_away() {
+fn the_stay_begins_when_the_process_detaches() {
     let mut world = World::new();
     world.hold(ask("a").name("db"));
     let ticket = world.queue(&ask("b").name("db").for_process(20));
@@ -234,9 +234,9 @@ fn another_process_that_comes_for_the_ticket_is_woken() {
     assert_eq!(world.release(&held), [Effect::Wake(waker(77))]);
 }
 
-/// Most looks write nothing.
+/// Most checks of a ticket write nothing.
 #[test]
-fn a_look_is_written_down_after_a_quarter_of_the_stay() {
+fn a_check_is_recorded_after_a_quarter_of_the_stay() {
     let mut world = World::new();
     world.hold(ask("a").name("db"));
     let ticket = world.queue(&ask("b").name("db").for_process(20));

@@ -84,7 +84,7 @@ fn asking_twice_for_an_upgrade_is_one_ticket_and_one_new_token() {
 
 /// Invariant 8. Requirement 160.
 #[test]
-fn two_upgraders_would_deadlock_and_the_second_is_told_so() {
+fn two_upgraders_would_deadlock_and_the_second_is_refused() {
     let mut world = World::new();
     let one = world.hold(ask("a").shared("db"));
     let two = world.hold(ask("b").shared("db"));
@@ -125,7 +125,7 @@ fn a_downgrade_lets_readers_in_and_keeps_the_token() {
 }
 
 #[test]
-fn coming_for_a_lease_to_change_it_is_picking_it_up() {
+fn an_upgrade_or_downgrade_picks_the_lease_up() {
     let downgrade =
         |world: &mut World, id| world.decide(|overlay| lease::downgrade(overlay, id, None)).0.is_ok();
     let renew =

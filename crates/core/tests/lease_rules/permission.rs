@@ -24,7 +24,7 @@ fn the_owner_and_the_current_token_may_end_a_lease_and_a_refusal_says_what_was_w
 }
 
 #[test]
-fn anybody_may_renew_but_only_who_may_end_the_lease_may_shorten_it() {
+fn anybody_may_renew_but_only_a_caller_that_may_end_the_lease_may_shorten_it() {
     let mut world = World::new();
     let timed = world.hold(ask("a").name("db").by_time(100)).id;
     let endless = world.hold(ask("a").name("x")).id;

@@ -48,7 +48,7 @@ fn an_owner_takes_up_one_slot_with_all_its_leases() {
 
 /// Invariant 6. Requirement 162.
 #[test]
-fn several_resources_come_all_or_not_at_all() {
+fn several_resources_are_granted_all_or_none() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("y"));
     world.refused(ask("b").name("x").name("y").path("docs/**"));
@@ -92,7 +92,7 @@ fn a_refusal_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_owner_is_never_in_its_own_way() {
+fn an_owner_never_blocks_itself() {
     let mut world = World::new();
     let first = world.hold(ask("a").name("db"));
     let joined = world.hold(ask("a").shared("db").join());

@@ -68,7 +68,7 @@ fn a_waiter_put_before_others_makes_the_owner_look_again_that_one_of_them_waits_
 }
 
 #[test]
-fn who_gives_up_has_the_next_one_look_again() {
+fn a_waiter_that_gives_up_makes_the_next_one_look_again() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     let first = world.queue(&ask("b").name("db"));
@@ -92,7 +92,7 @@ fn a_waiter_is_not_woken_by_its_own_look() {
 }
 
 #[test]
-fn a_grant_that_ends_by_time_has_the_next_one_look_again() {
+fn a_grant_that_ends_by_time_makes_the_next_one_look_again() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     world.queue(&ask("b").name("db").ttl(10).contract(Contract::Lease));
@@ -102,7 +102,7 @@ fn a_grant_that_ends_by_time_has_the_next_one_look_again() {
 
 /// The next one watched the first waiter alone, which stood for the other lease of its owner as well.
 #[test]
-fn a_grant_to_an_owner_that_holds_already_has_the_next_one_look_again() {
+fn a_grant_to_an_owner_that_holds_already_makes_the_next_one_look_again() {
     let mut world = World::new();
     let held = world.hold(ask("a").shared("db"));
     world.hold(ask("b").shared("db").of_process(20));
@@ -112,7 +112,7 @@ fn a_grant_to_an_owner_that_holds_already_has_the_next_one_look_again() {
 }
 
 #[test]
-fn a_grant_past_an_earlier_waiter_has_it_look_again() {
+fn a_grant_past_an_earlier_waiter_makes_it_look_again() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     world.hold(ask("b").name("q").of_process(20));
@@ -124,7 +124,7 @@ fn a_grant_past_an_earlier_waiter_has_it_look_again() {
 
 /// A waiter for a slot watches all before it, but not behind a waiter that takes the whole name.
 #[test]
-fn a_grant_of_the_whole_name_has_those_look_again_who_wait_for_its_slots() {
+fn a_grant_of_the_whole_name_makes_the_waiters_for_its_slots_look_again() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db"));
     world.queue(&ask("b").name("db"));
@@ -143,7 +143,7 @@ fn a_grant_of_the_whole_name_has_those_look_again_who_wait_for_its_slots() {
 }
 
 #[test]
-fn an_upgrade_has_those_look_again_who_wait_for_more() {
+fn an_upgrade_makes_the_waiters_for_more_resources_look_again() {
     let mut world = World::new();
     let reader = world.hold(ask("a").shared("db"));
     world.hold(ask("b").name("s"));
@@ -155,17 +155,17 @@ fn an_upgrade_has_those_look_again_who_wait_for_more() {
 }
 
 #[test]
-fn a_grant_by_priority_has_those_look_again_who_wait_for_more() {
+fn a_grant_by_priority_makes_the_waiters_for_more_resources_look_again() {
     let mut world = World::new();
     world.hold(ask("a").name("s"));
     world.queue(&ask("b").name("r").name("s"));
-    let (lease, effects) = world.hold_and_tell(ask("c").name("r").priority(1));
+    let (lease, effects) = world.hold_with_effects(ask("c").name("r").priority(1));
     assert_eq!(effects, [woken("b")]);
     assert_eq!(world.release(&lease), []);
 }
 
 #[test]
-fn a_lease_that_will_end_sooner_has_those_look_again_who_watch_it() {
+fn a_lease_that_will_end_sooner_makes_its_watchers_look_again() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db").by_time(1_000));
     world.queue(&ask("b").name("db"));
@@ -179,7 +179,7 @@ fn a_lease_that_will_end_sooner_has_those_look_again_who_watch_it() {
 }
 
 #[test]
-fn an_owner_who_lets_go_has_its_own_waiters_look_again() {
+fn an_owner_that_releases_makes_its_own_waiters_look_again() {
     let mut world = World::new();
     let lent = world.hold(ask("a").name("q").of_process(10));
     world.hold(ask("b").name("r"));
@@ -200,7 +200,7 @@ fn reads(waiters: u32, decision: impl Fn(&mut World, &Lease, Option<&Ticket>)) -
     world.reads
 }
 
-/// The next waiter watched the first one already. It is not looked at: that would be twice as many reads.
+/// The next waiter watched the first one already, so its ticket is not checked: that would be twice as many reads.
 #[test]
 fn a_hand_off_in_a_plain_line_looks_at_nobody_behind() {
     let release = |world: &mut World, held: &Lease, _: Option<&Ticket>| drop(world.release(held));
@@ -209,7 +209,7 @@ fn a_hand_off_in_a_plain_line_looks_at_nobody_behind() {
 }
 
 #[test]
-fn a_renewal_and_a_look_without_news_do_not_look_at_those_behind() {
+fn a_renewal_and_a_look_without_a_change_do_not_look_at_those_behind() {
     let renew = |world: &mut World, held: &Lease, _: Option<&Ticket>| {
         world.decide(|overlay| lease::renew(overlay, held.id, None, None)).0.unwrap();
     };

@@ -1,4 +1,4 @@
-//! Every interleaving of a small world, by breadth-first search to the last state.
+//! State-space exploration: every interleaving of a small world, by breadth-first search to the last state.
 //!
 //! An owner is one process with one thread of control: while it waits it can only be woken, give up or die. Time
 //! stands still. States that differ only in numbers that nobody compares are one state, and so are those in
@@ -139,7 +139,7 @@ impl State {
             wait: None,
             join: true,
         };
-        // Who does not wait gets the same, or nothing and leaves nothing behind.
+        // The same request without a wait is granted, too, or is refused and leaves nothing behind.
         let mut impatient = self.world.clone();
         let (refused, _, reaped) = impatient.decide(|overlay| lease::acquire(overlay, &request));
         if let Outcome::Held(_) = refused {
@@ -196,7 +196,7 @@ impl State {
         let above = name.all_above().next();
         assert!(handed.iter().all(|lease| Some(&lease.claim.owner) == above.as_ref()));
         assert!(self.world.records.leases().all(|lease| lease.claim.owner != name), "something stayed");
-        // In this world the owner of a lease is known by its process, so what was handed up is let go.
+        // In this world a process identifies the owner of a lease, so the leases that were handed up are released.
         let mut all = effects;
         for lease in handed {
             all.extend(self.release(&lease));
@@ -213,7 +213,7 @@ impl State {
         }
     }
 
-    /// Lets everybody look who is woken.
+    /// Lets each woken waiter check its ticket.
     pub fn settle(&mut self) {
         while let Some(ticket) = self.sleepers.woken().first().copied() {
             self.look(ticket);
@@ -232,11 +232,11 @@ pub fn pid_of(claim: &Claim) -> u32 {
 /// Visits every state and returns how many there are.
 pub fn explore(rules: &Rules) -> usize {
     let start = State::new(rules);
-    let mut known: HashSet<String> = HashSet::from([start.shape(rules)]);
+    let mut known: HashSet<String> = HashSet::from([start.canonical_form(rules)]);
     let mut open = VecDeque::from([start]);
     while let Some(state) = open.pop_front() {
         for next in state.successors(rules) {
-            if known.insert(next.shape(rules)) {
+            if known.insert(next.canonical_form(rules)) {
                 next.check();
                 open.push_back(next);
             }

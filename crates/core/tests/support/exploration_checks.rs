@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// Invariant 8: when all who can do so let go, everybody who waits gets what it waits for.
+    /// Invariant 8: if all owners that do not wait release what they hold, again and again, every waiter is granted in the end.
     fn check_progress(&self) {
         let mut state = self.clone();
         while state.waits.iter().any(Option::is_some) {

@@ -1,4 +1,4 @@
-//! The rules again, of the plainest kind: no order but the line, no index, everybody looked at.
+//! Naive model of the rules: no index; every claim is compared with every other one, in the order of the line.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ use crate::steps::OWNERS;
 pub struct Entry {
     pub id: LeaseId,
     pub claim: Claim,
-    /// Where it stands, if it waits.
+    /// Its place in the line, if it waits.
     pub rank: Rank,
-    /// What it makes stronger, if it waits for that.
+    /// The lease that it upgrades, if it waits for an upgrade.
     pub upgrades: Option<LeaseId>,
 }
 
-/// The rules again: who holds, and who waits in which order.
+/// The claims that hold, and those that wait.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub held: Vec<Entry>,
@@ -28,7 +28,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// The model of what is on a records.
+    /// The model of these records.
     pub fn of(records: &InMemoryRecords) -> Self {
         let held = records.leases().map(|lease| Entry {
             id: lease.id,
@@ -45,7 +45,7 @@ impl Model {
         Self { held: held.collect(), waiting: waiting.collect() }
     }
 
-    /// The others who have to go, resource by resource.
+    /// The claims of other owners that block, resource by resource.
     pub fn in_the_way(&self, claim: &Claim, rank: Rank) -> Vec<(Resource, Vec<&Claim>)> {
         let mut blocked = Vec::new();
         for wanted in &claim.resources {
@@ -113,7 +113,7 @@ impl Model {
         }
     }
 
-    /// Whether anybody can never go on. Only an owner with several waits at once can bring that about.
+    /// Whether an owner can never go on. Only an owner with several waits at once can cause that.
     pub fn has_cycle(&self) -> bool {
         OWNERS.iter().any(|owner| self.is_stuck(&format!("worker:{owner}")))
     }
@@ -161,7 +161,7 @@ pub fn is_sub_agent(below: &Claim, above: &Claim) -> bool {
     below.agent.is_some() && above.agent.is_some() && below.owner.as_str().starts_with(&prefix)
 }
 
-/// Whether `held` does not keep `asker` from holding the same: one owner, a sub-agent, or another work tree.
+/// Whether `asker` may hold the same beside `held`: one owner, a sub-agent, or another work tree.
 pub fn gives_way(held: &Claim, asker: &Claim) -> bool {
     held.owner == asker.owner || is_sub_agent(asker, held) || is_apart(held, asker)
 }

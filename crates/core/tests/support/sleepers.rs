@@ -1,5 +1,5 @@
-//! Waiters as an engine runs them: asleep until woken, until one of those whom they watch dies, or until a
-//! time is up. There is no timer that would save a waiter whom nobody wakes.
+//! Waiters as an engine runs them: each sleeps until it is woken, until a process that it watches dies, or until a
+//! time is up. There is no timer that would save a waiter that nobody wakes.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,18 @@ pub struct Sleepers {
     pub asleep: BTreeMap<LeaseId, Sleeper>,
 }
 
-/// One of them.
+/// A process that sleeps on a ticket.
 #[derive(Clone, Debug)]
 pub struct Sleeper {
     pub ticket: Ticket,
     pub watched: Vec<Watched>,
-    /// When the first of those watched may run out of time.
+    /// When the time of the first watched record may be up.
     pub until: Option<Moment>,
     pub woken: bool,
 }
 
 impl Sleepers {
-    /// Someone goes to sleep after having looked.
+    /// A waiter has checked its ticket, and goes to sleep.
     pub fn sleep(&mut self, world: &World, waiting: Waiting) {
         let watched = watch_list(&waiting.blockers);
         assert!(!watched.is_empty(), "a waiter with nothing to watch: {:?}", waiting.ticket);
@@ -39,12 +39,12 @@ impl Sleepers {
         self.asleep.insert(sleeper.ticket.id, sleeper);
     }
 
-    /// Someone is not there any more, or sleeps on something else.
+    /// A waiter is gone, or sleeps on another ticket.
     pub fn forget(&mut self, id: LeaseId) {
         self.asleep.remove(&id);
     }
 
-    /// Carries out what a decision wants done, and lets the others notice what they watch for.
+    /// Carries out the effects of a decision, and wakes the waiters that watch a process that died or a time that is up.
     pub fn notice(&mut self, world: &World, effects: &[Effect]) {
         let woken: Vec<WakerId> = effects
             .iter()
@@ -74,7 +74,7 @@ impl Sleepers {
         self.asleep.iter().filter(|(_, sleeper)| sleeper.woken).map(|(id, _)| *id).collect()
     }
 
-    /// One woken waiter looks.
+    /// One woken waiter checks its ticket.
     pub fn check_ticket(&mut self, world: &mut World, id: LeaseId) {
         let Some(sleeper) = self.asleep.remove(&id) else { return };
         let terms = WaitTerms { waker: sleeper.ticket.waker, stays: sleeper.ticket.stays };
@@ -88,7 +88,7 @@ impl Sleepers {
         self.notice(world, &effects);
     }
 
-    /// Invariants 4 and 7: nobody sleeps through what it waits for. Holds whenever nobody is woken.
+    /// Invariants 4 and 7: no waiter sleeps on although it may be granted. True whenever no waiter is woken.
     pub fn check(&self, world: &World) {
         for (id, sleeper) in &self.asleep {
             let mut world = world.clone();
@@ -131,7 +131,7 @@ fn first_end(world: &World, watched: &[Watched]) -> Option<Moment> {
     watched.iter().filter(may_end).filter_map(Watched::ends_at).filter(|end| *end >= world.now).min()
 }
 
-/// The world on a few lines, for a person who looks for the reason.
+/// The world on a few lines, for a person who has to find out why a check failed.
 pub fn describe(world: &World) -> String {
     let describe = |claim: &Claim| {
         let resources: Vec<String> =

@@ -1,4 +1,4 @@
-//! Words to tell a story of owners in: `world.hold(ask("a").name("db"))`.
+//! Builders for tests of leases: `world.hold(ask("a").name("db"))`.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use lockkeeper_core::waiting::{Blocker, Watched, watch_list};
 
 use crate::world::{World, claim, name, resident, seconds, waker};
 
-/// Somebody asks: by default a resident process of its own, for good.
+/// A request for a lease: by default of a resident process, and without a TTL.
 #[derive(Clone)]
 pub struct Ask(Request);
 
@@ -71,13 +71,13 @@ impl Ask {
         self
     }
 
-    /// A command that is soon gone, on behalf of a process.
+    /// The request of a short command; this process vouches for the claim.
     pub fn for_process(mut self, pid: u32) -> Self {
         self.0.claim.proof.voucher = Voucher::Process(ProcessRef { pid, started: 1 });
         self
     }
 
-    /// Nobody vouches, so that only time tells.
+    /// No process vouches: the claim ends with its TTL.
     pub fn by_time(mut self, ttl: u64) -> Self {
         self.0.claim.proof.voucher = Voucher::Time;
         self.ttl(ttl)
@@ -116,7 +116,7 @@ impl Ask {
         self
     }
 
-    /// A lease that the owner has will do.
+    /// A lease that the owner already has is enough.
     pub fn join(mut self) -> Self {
         self.0.join = true;
         self
@@ -145,11 +145,11 @@ impl World {
 
     /// Gets it at once.
     pub fn hold(&mut self, ask: Ask) -> Lease {
-        self.hold_and_tell(ask).0
+        self.hold_with_effects(ask).0
     }
 
-    /// The same, with what else the decision wants done.
-    pub fn hold_and_tell(&mut self, ask: Ask) -> (Lease, Vec<Effect>) {
+    /// The same, with the effects of the decision.
+    pub fn hold_with_effects(&mut self, ask: Ask) -> (Lease, Vec<Effect>) {
         match self.try_for(ask) {
             (Outcome::Granted(grant), effects) => (grant.lease, effects),
             (other, _) => panic!("not granted: {other:?}"),
@@ -169,7 +169,7 @@ impl World {
         self.queue_and_watch(ask).0
     }
 
-    /// The same, with whom it watches and what else the decision wants done.
+    /// The same, with the records that the waiter watches and the effects of the decision.
     pub fn queue_and_watch(&mut self, ask: &Ask) -> (Ticket, Vec<LeaseId>, Vec<Effect>) {
         let (outcome, effects, _) = self.decide(|overlay| lease::acquire(overlay, &ask.0));
         let Outcome::Waiting(waiting) = outcome else { panic!("not waiting: {outcome:?}") };
@@ -177,7 +177,7 @@ impl World {
         (waiting.ticket, watched, effects)
     }
 
-    /// Is told that it would wait for ever.
+    /// Is refused because it would wait for ever. Returns the cycle.
     pub fn deadlock(&mut self, ask: &Ask) -> Vec<Link> {
         let before = self.records.clone();
         let (outcome, _, _) = self.decide(|overlay| lease::acquire(overlay, &ask.0));
@@ -205,14 +205,14 @@ impl World {
         self.records.ticket(ticket.id).is_some()
     }
 
-    /// How the upgrader waits.
+    /// Asks for an upgrade, and waits for it.
     pub fn upgrade(&mut self, lease: &Lease) -> Outcome {
         let terms = Some(WaitTerms { waker: lease.waker(), stays: seconds(100) });
         self.decide(|overlay| lease::upgrade(overlay, lease.id, None, terms)).0.unwrap()
     }
 }
 
-/// The waker of an owner's own process, woken.
+/// The effect that wakes an owner's own process.
 pub fn woken(owner: &str) -> Effect {
     Effect::Wake(WakerId(u64::from(pid(owner))))
 }

@@ -43,7 +43,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Who holds a request or the queue, and until when.
+/// The holder of a request or of the queue, and when its lock expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AiflowRecord {
     /// What is locked.

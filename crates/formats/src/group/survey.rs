@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_circle_is_found_once() {
+    fn a_cycle_is_found_once() {
         let waits = BTreeMap::from([
             ("a", BTreeSet::from(["b"])),
             ("b", BTreeSet::from(["c"])),

@@ -120,7 +120,7 @@ impl Drop for Held {
     }
 }
 
-/// What became of the record and its spare in a heartbeat.
+/// The outcome of a heartbeat for the record and its spare.
 enum Exchanged {
     /// The spare became the record, and the record became the spare.
     Kept(Vec<u8>),

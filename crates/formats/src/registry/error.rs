@@ -44,7 +44,9 @@ impl RegistryError {
     /// What the user can do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Io { .. } => "the locks themselves work without the registry; see to space and permissions",
+            Self::Io { .. } => {
+                "the locks themselves work without the registry; check the disk's free space and the permissions"
+            }
             Self::NotRegular { .. } => "somebody put it there: look at it, then move it away",
             Self::TooLarge { .. } => "move it away: a new one is begun",
             Self::KeepsChanging { .. } => "try again in a moment",

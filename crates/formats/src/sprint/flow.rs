@@ -30,7 +30,7 @@ const FILE_MODE: u32 = 0o644;
 /// How long another program may take to write a record. After that its temporary file is left over.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often a file with a second name is looked at again, and after which pause.
+/// How many times, [`LINK_PAUSE`] apart, a file with a second name is looked at again.
 const LINK_LOOKS: u32 = 10;
 const LINK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -51,7 +51,7 @@ impl Machine<'static> {
     }
 }
 
-/// Checks a process as `kill -0` does, and fails for what `kill -0` does not accept as one process.
+/// Says whether a process is alive, as `kill -0` does. Fails for a number that does not mean a single process.
 fn is_alive(pid: i64) -> io::Result<bool> {
     match u32::try_from(pid) {
         Ok(number) if (1..=i32::MAX as u32).contains(&number) => process::is_running(number),
@@ -210,7 +210,7 @@ impl Flow<'_, '_, '_> {
 
     fn release(&self, lock: &LockFile, seen: Option<Seen>) -> Answer {
         let mut warnings = seen.map(|seen| seen.judged.warnings).unwrap_or_default();
-        // Either it is removed, or the error says enough.
+        // The warning about another user is not needed: the lock is removed, or an error says why it is not.
         warnings.retain(|warning| !matches!(warning, Problem::OtherUser(_)));
         let removed = match lock.remove(&mut may_change) {
             Ok(Removal::Removed(snapshot)) => Some(snapshot),
@@ -290,8 +290,8 @@ fn read_settled(lock: &LockFile, mode: Mode, machine: &Machine<'_>) -> Result<Op
     Ok(Some(Seen { snapshot, judged }))
 }
 
-/// Reads the file. A program that creates it with `link` has a second name for it for a moment. One of ours that was killed
-/// in this moment leaves the second name; only a mode that may change something removes it.
+/// Reads the file. A program that creates it with `link` has a second name for it for a moment. A process of ours that was
+/// killed at this moment leaves the second name; only a mode that may change something removes it.
 fn read_once(lock: &LockFile, mode: Mode, machine: &Machine<'_>) -> Result<Option<Snapshot>, GuardError> {
     for _ in 0..LINK_LOOKS {
         match lock.peek() {

@@ -12,7 +12,7 @@ use super::quote::quoted;
 /// The version that this program writes.
 pub const LOCK_VERSION: u64 = 1;
 
-/// Who runs the sprint, since when, and on what.
+/// The process and the session of a sprint, when it started, and what it works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The process of the sprint, as the file has it. It may be outside the range of pids.

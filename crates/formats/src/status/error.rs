@@ -60,7 +60,7 @@ impl StatusError {
                 "the disk is full; what was written of the line does not harm the next one".to_owned()
             }
             Self::Io { .. } => "set AI_SWARM_DIR to a folder that you may write to".to_owned(),
-            Self::Torn { .. } => "see who writes to it with more than one write a line".to_owned(),
+            Self::Torn { .. } => "find the program that writes a line with more than one write".to_owned(),
         }
     }
 }

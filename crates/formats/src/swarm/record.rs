@@ -15,7 +15,7 @@ use crate::{HeldReason, StaleReason, Verdict};
 const HEARTBEAT: &str = "heartbeat_at";
 const EXPIRES: &str = "expires_at";
 
-/// Who holds a task, since when, and for how long.
+/// The worker that holds a task, since when, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRecord {
     /// The worker that holds it.

@@ -23,12 +23,12 @@ use crate::json::Json;
 pub const VARIABLE: &str = "AI_SWARM_TASKS_FILE";
 /// How long another program may have the file locked.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
-/// How often a file is looked for that the original program renames just now, and the pause between.
+/// How many times to look for a file that the original program is renaming, and the pause between.
 const LOOKS: (u32, Duration) = (20, Duration::from_millis(10));
 /// The largest file that is read.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The worker of a task, as newer programs call it.
+/// The key under which newer programs write the worker of a task.
 const NEWER_HOLDER: &str = "assigned_worker_id";
 /// The key under which we remember our own assignment. Other programs keep keys that they do not know.
 const OWN: &str = "lockkeeper";
@@ -56,7 +56,7 @@ pub enum QueueError {
     },
 }
 
-/// Who executes a task.
+/// The worker and the run that execute a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Executor<'e> {
     /// The worker.
@@ -65,7 +65,7 @@ pub struct Executor<'e> {
     pub run: &'e str,
 }
 
-/// What became of a task.
+/// How a task ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskEnd {
     /// It is done. The path is that of its output.
@@ -76,7 +76,7 @@ pub enum TaskEnd {
     Returned,
 }
 
-/// Whether a task can be assigned.
+/// The outcome of an assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assignment {
     /// It is assigned to the worker now.
@@ -115,10 +115,10 @@ impl TaskQueue {
         Ok(found)
     }
 
-    /// Assigns the task of a run again: another program has overwritten that, or another worker goes on with the run.
+    /// Assigns the task of a run again: another program has overwritten the assignment, or another worker goes on with the run.
     pub fn keep(&self, task: &str, by: Executor<'_>, now: WallTime) -> Result<(), QueueError> {
         self.change(task, &mut |entry| {
-            // The caller has the lock of the task, so nobody else is at it.
+            // The caller has the lock of the task, so nobody else works on it.
             let is_kept = status(entry) == "assigned" && holder(entry) == Some(by.worker);
             let is_lost = status(entry) == "pending" || run(entry) == Some(by.run);
             !is_kept && is_lost && assign(entry, by, now)
@@ -233,7 +233,7 @@ impl TaskQueue {
             fs::rename(&own, &self.path)
         };
         written().map_err(|error| {
-            // Nothing of ours is left where the change failed.
+            // A failed change leaves no files behind.
             let _ = fs::remove_file(&own);
             let _ = fs::remove_file(&kept);
             failed(error)
@@ -323,7 +323,7 @@ mod tests {
         let assigned = entry(&queue);
         assert_eq!((text(&assigned, "status"), text(&assigned, "assigned_to")), ("assigned", "W-1"));
         assert_eq!(assigned.get("n"), Some(&Json::Number("123456789012345678901234567890".to_owned())));
-        // A program that read the file before wrote it after.
+        // Another program read the file before our change, and wrote it back afterwards.
         fs::copy(folder.path().join("tasks.json.bak"), queue.path()).unwrap();
         queue.keep("7", US, NOON).unwrap();
         assert_eq!(text(&entry(&queue), "status"), "assigned");
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_has_is_left_to_it() {
+    fn a_task_of_another_program_is_left_alone() {
         for status in ["assigned", "ASSIGNED", "completed", "DONE"] {
             let text = format!(r#"{{"tasks":[{{"id":"t","status":"{status}","assigned_to":"w2"}}]}}"#);
             let (_folder, queue) = queue(&text);
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(text(&entry(&queue), "assigned_to"), "W-2");
         queue.end("t", other, &TaskEnd::Returned, NOON).unwrap();
         assert_eq!(text(&entry(&queue), "status"), "pending");
-        // A master of theirs has it now.
+        // The swarm's master has assigned it to another worker.
         let theirs = r#"{"tasks":[{"id":"t","status":"ASSIGNED","assigned_to":"W-2","assigned_worker_id":"w9","lockkeeper":{"worker":"W-2","run_id":"RUN-1"}}]}"#;
         fs::write(queue.path(), theirs).unwrap();
         assert_eq!(queue.assign("t", other, NOON).unwrap(), Assignment::Taken("ASSIGNED by w9".to_owned()));

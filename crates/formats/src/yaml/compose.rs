@@ -64,7 +64,11 @@ impl Composer {
                 // A list that contains itself is not complete yet, so its anchor is unknown.
                 let known = self.anchors.get(&anchor).cloned();
                 let mut node = known.ok_or_else(|| {
-                    YamlError::new("YAML_ALIAS", place, "this alias stands within what it repeats")
+                    YamlError::new(
+                        "YAML_ALIAS",
+                        place,
+                        "this alias repeats a list or mapping that contains it",
+                    )
                 })?;
                 self.count(node.size, place)?;
                 self.limit_depth(node.depth, place)?;
@@ -91,7 +95,7 @@ impl Composer {
     fn count(&mut self, nodes: usize, place: Place) -> Result<(), YamlError> {
         self.nodes += nodes;
         if self.nodes > MAX_NODES {
-            let message = format!("more than {MAX_NODES} values, those behind aliases counted");
+            let message = format!("more than {MAX_NODES} values, with all aliases expanded");
             return Err(YamlError::new("TOO_LARGE", place, message)
                 .with_hint("split the file, or repeat less by aliases"));
         }
@@ -111,7 +115,7 @@ impl Composer {
         if self.open.len() + more <= MAX_DEPTH {
             return Ok(());
         }
-        let message = format!("more than {MAX_DEPTH} levels of lists and mappings within each other");
+        let message = format!("more than {MAX_DEPTH} nested levels of lists and mappings");
         Err(YamlError::new("TOO_DEEP", place, message))
     }
 

@@ -22,7 +22,7 @@ pub enum Value {
     Scalar {
         /// The text, without quotes and with escapes resolved.
         text: String,
-        /// Whether it has no quotes, so that it may stand for a number, a truth value or null.
+        /// Whether it has no quotes, so that it may stand for a number, a boolean or null.
         plain: bool,
     },
     /// A list.
@@ -55,7 +55,7 @@ impl Node {
         }
     }
 
-    /// Returns a truth value, in the spellings of YAML 1.1 too. Quotes do not matter.
+    /// Returns a boolean, in the spellings of YAML 1.1 too. Quotes do not matter.
     pub fn truth(&self) -> Option<bool> {
         match self.text()?.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" => Some(true),

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Only its parent learns how a process ended. So the guardian is the parent of the commands, and writes each end into a
-//! file before it tells the worker. If the worker dies, it waits for the commands that still run, writes how they ended,
-//! and ends itself. If the guardian dies, the kernel makes the worker the parent of its commands.
+//! file before it tells the worker. If the worker dies, the guardian waits for the commands that still run, writes how they
+//! ended, and ends itself. If the guardian dies, the kernel makes the worker the parent of its commands.
 //!
 //! The guardian is this program, started again through `/proc/self/exe`. It holds no lease and no lock of a run: those are
 //! handed through to the commands.
@@ -40,13 +40,13 @@ use crate::process::ChildGuard;
 
 /// The argument that makes this program a guardian.
 const ARGUMENT: &str = "guardian";
-/// How long the end of a guardian that has nothing to do is waited for.
+/// How long the worker waits for the end of a guardian that it no longer needs.
 const ENDS_WITHIN: Duration = Duration::from_millis(200);
 
 /// Whether this program can be started as a guardian.
 static IS_POSSIBLE: AtomicBool = AtomicBool::new(false);
 
-/// Makes this process a guardian if it was started as one, until its work is done. Returns its exit code then. Otherwise
+/// If this process was started as a guardian, does its work, and returns its exit code when that is done. Otherwise
 /// workers in this process can have a guardian from now on. A program calls it first in `main`.
 pub fn run_guardian_if_asked() -> Option<u8> {
     let mut args = std::env::args_os().skip(1);
@@ -62,14 +62,15 @@ pub fn run_guardian_if_asked() -> Option<u8> {
 pub struct Guardian {
     control: UnixStream,
     pid: Pid,
-    /// Where it notes what begins.
+    /// The file in which the guardian notes each command before it starts it.
     begun: File,
-    /// Keeps other code from reaping it, until its end was seen.
+    /// Keeps other code of this process from reaping the guardian, until its end was seen.
     guard: Mutex<Option<ChildGuard>>,
 }
 
 impl Guardian {
-    /// Starts a guardian, which writes into these two files. The first one is read here, too. Fails where this program cannot be started as one.
+    /// Starts a guardian, which writes into these two files. This process reads the first one, too. Fails if this program cannot
+    /// be started as a guardian.
     pub fn start(begun: &File, ended: &File) -> io::Result<Arc<Self>> {
         if !IS_POSSIBLE.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Unsupported.into());
@@ -93,7 +94,7 @@ impl Guardian {
         GuardianLine::new(ours, Arc::clone(self))
     }
 
-    /// Ends it, if it has not ended yet. When this returns, its commands are children of this process.
+    /// Kills it, if it has not ended yet. When this returns, its commands are children of this process.
     fn end(&self) {
         let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         if guard.is_some() {
@@ -111,7 +112,7 @@ impl Guardian {
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        // It ends by itself once nobody can ask for anything.
+        // The guardian ends by itself once nobody can ask it to start a command.
         let _ = self.control.shutdown(std::net::Shutdown::Both);
         let until = Instant::now() + ENDS_WITHIN;
         while !self.has_ended() && Instant::now() < until {

@@ -44,7 +44,7 @@ impl Guardian {
 #[derive(Debug)]
 pub struct GuardianLine(Infallible);
 
-/// What a line tells about its command.
+/// What a guardian has reported about a command.
 pub(super) enum Answer {
     Nothing,
     Ended(i32),

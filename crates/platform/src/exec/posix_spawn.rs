@@ -19,7 +19,7 @@ use crate::signal;
 
 /// The first descriptor after the standard streams.
 const FIRST: c_int = 3;
-/// The lowest descriptor that is not in the way while the inherited ones are put into place.
+/// A descriptor from this number on is above the places from [`FIRST`] on, to which the inherited descriptors move at first.
 pub(super) const LOWEST: c_int = 10;
 
 /// What to start, in the form that libc wants it.
@@ -58,7 +58,7 @@ impl Image {
 
 /// Starts a command in a process group of its own, with no signal blocked and the default action for SIGPIPE. It inherits
 /// the standard streams and these descriptors, and no others. Each comes with the number that it gets. No descriptor but the first
-/// may be below [`LOWEST`].
+/// may be one of the places from [`FIRST`] on, of which there are as many as descriptors.
 #[expect(unsafe_code, reason = "std has no way to start a command like this")]
 pub(super) fn spawn(image: &Image, inherited: &[(BorrowedFd<'_>, c_int)]) -> io::Result<Pid> {
     let actions = FileActions::new(image, inherited)?;

@@ -76,7 +76,7 @@ impl Running {
         if let Some(job) = &job {
             job.started(pid);
         }
-        // A guardian tells of the end. Its silence matters only for commands that take long.
+        // A guardian reports the end, so its commands need no pidfd.
         let exit = if line.is_some() { None } else { process::watch_child(pid) };
         Self { pid, exit, line, job, ending: None, guard: Some(guard), entry: Some(entry) }
     }
@@ -92,7 +92,7 @@ impl Running {
             return Err(io::ErrorKind::NotFound.into());
         }
         let found = process::of_child(self.pid)?;
-        // A guardian tells of the end before it reaps the command: while nothing was told, the pid is the command's.
+        // A guardian reports the end before it reaps the command. Until it has reported, the pid is that of the command.
         match self.line.is_some() && self.try_wait()?.is_some() {
             true => Err(io::ErrorKind::NotFound.into()),
             false => Ok(found),
@@ -201,7 +201,7 @@ impl Running {
         let survivors = stop_tree(&Stop { root, grace, mark })?;
         if survivors.is_empty()
             && self.ending.is_none()
-            && let Some(ending) = self.hear_guardian()
+            && let Some(ending) = self.wait_for_guardian()
         {
             self.end(ending);
         }
@@ -253,7 +253,7 @@ impl Running {
             Some(Answer::Ended(status)) => return Ok(Some(Change::Ended(Ending::from_wait(status)))),
             Some(Answer::Gone) => self.become_parent(),
             Some(Answer::Nothing) if self.exit.as_ref().is_some_and(process::has_ended) => {
-                if let Some(ending) = self.hear_guardian() {
+                if let Some(ending) = self.wait_for_guardian() {
                     return Ok(Some(Change::Ended(ending)));
                 }
             }
@@ -277,8 +277,8 @@ impl Running {
         }
     }
 
-    /// Waits for what the guardian says of a command that has ended. None if it is gone, or there is none.
-    fn hear_guardian(&mut self) -> Option<Ending> {
+    /// Waits for the report of the guardian about a command that has ended. None if the guardian is gone, or there is none.
+    fn wait_for_guardian(&mut self) -> Option<Ending> {
         match self.line.as_ref()?.wait() {
             Answer::Ended(status) => return Some(Ending::from_wait(status)),
             Answer::Nothing | Answer::Gone => self.become_parent(),

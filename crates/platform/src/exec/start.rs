@@ -160,7 +160,7 @@ fn spawn(
     if spec.mode == Mode::Worker && spec.only_env {
         return spawn_without_fork(spec, file, interpreter, life, via);
     }
-    // Only there a guardian can be started.
+    // Only `spawn_without_fork` can use a guardian.
     let _ = via;
     let mut command = command(spec, file, interpreter);
     let mut setup = ChildSetup::default();
@@ -213,7 +213,7 @@ fn spawn_without_fork(
             return Ok(Started { pid, guard, entry: CommandEntry::new(pid, life), line });
         }
     }
-    // It must not be in the way of the liveness lock.
+    // It must not have a number to which `posix_spawn` moves the liveness lock.
     let moved =
         spec.inherit.as_ref().map(|other| fcntl_dupfd_cloexec(other, posix_spawn::LOWEST)).transpose()?;
     if let (Some(moved), Some(last)) = (&moved, inherited.last_mut()) {

@@ -41,7 +41,7 @@ pub(super) fn is_background_command(command: &Ancestor) -> bool {
         && (job.interrupt && job.quit)
         && Ancestor::look(command.parent).is_some_and(|above| {
             let is_job_of = is_shell(&above.arguments) && !ignored_signals(above.pid).interrupt;
-            // Process 1 adopts what its parent has left, whatever its name is.
+            // Process 1 adopts orphans, whatever its name is.
             is_job_of || above.pid == 1 || role(&above.arguments) == Role::Init
         })
 }

@@ -123,7 +123,7 @@ fn a_waker_is_abandoned_when_its_process_is_gone_and_not_while_that_is_unknown()
     make_fifo(&path(dir.path(), WakerId(1))).unwrap();
     assert!(is_abandoned(dir.path(), WakerId(1)));
     assert!(!is_abandoned(dir.path(), WakerId(2)));
-    // Somebody is just making a waker.
+    // Another process is creating a waker.
     let folder = open_folder(dir.path()).unwrap().unwrap();
     flock(&folder, FlockOperation::LockShared).unwrap();
     assert!(!is_abandoned(dir.path(), WakerId(1)));

@@ -64,7 +64,7 @@ fn a_stopped_holder_is_named_and_everybody_goes_on_when_it_ends() {
             });
         }
     });
-    // It need not be waited for again.
+    // The next wait fails at once.
     let again = lock.lock_within(patience(3_600_000, 3_600_000));
     assert!(matches!(again, Err(WriteLockError::Kept { holder: Some(_), .. })), "{again:?}");
     drop(again);
@@ -98,7 +98,7 @@ fn a_waiter_gets_the_lock_when_its_holder_goes_on() {
     let guard = holder.lock().unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| waiter.lock_within(patience(3_600_000, 3_600_000)).map(drop));
-        // It is seen to sleep in the kernel, where its timer interrupts it.
+        // Wait until the kernel shows the waiter. There its timer interrupts it.
         let id = FileId::of(&rustix::fs::fstat(&holder.file).unwrap());
         while lock_holders::find(&[id])[0].waiters.is_empty() {
             std::thread::yield_now();

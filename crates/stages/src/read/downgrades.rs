@@ -93,9 +93,9 @@ fn one(
         return None;
     };
     let trigger = trigger.unwrap_or_else(|| {
-        let message = format!("`{}` speaks of nothing that is watched for", name.value);
+        let message = format!("`{}` names no trigger that is known here", name.value);
         diagnostics.problem(Problem::warning("UNKNOWN_TRIGGER", name.place, message).with_hint(
-            "lock timeouts, failures, load, memory, repeated conflicts, the critical path, timeouts and the network are",
+            "known are lock timeouts, failures, load, memory, repeated conflicts, the critical path, timeouts and the network",
         ));
         Trigger::Other
     });
@@ -123,7 +123,8 @@ pub(super) fn fill_delays(stages: &mut Stages) {
     }
 }
 
-/// `from` says in which state a rule applies. It is the state in which its trigger can happen, so only the word is checked.
+/// Checks the word in `from`, the state in which a rule applies. The rule does not depend on it: its trigger happens in that
+/// state anyway.
 fn check_from(fields: &mut Fields<'_>, diagnostics: &mut Diagnostics) {
     let Some(entry) = fields.take(&["from"]) else { return };
     let Some(text) = diagnostics.text(&entry) else { return };
@@ -133,7 +134,7 @@ fn check_from(fields: &mut Fields<'_>, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Each wait is twice as long as the one before. Another multiplier is told, not obeyed.
+/// Warns about a multiplier other than 2, which has no effect: each wait is twice as long as the one before.
 fn check_multiplier(fields: &mut Fields<'_>, diagnostics: &mut Diagnostics) {
     let Some(entry) = fields.take(&["backoff_multiplier", "multiplier", "backoff_factor"]) else { return };
     let Some(text) = diagnostics.text(&entry) else { return };
@@ -205,7 +206,7 @@ fn response(action: &Placed<String>, diagnostics: &mut Diagnostics) -> Response 
         () if has(&["priorit", "first"]) => Response::Prioritize,
         () if has(&["notify", "warn", "alert", "log"]) => Response::Notify,
         () => {
-            let message = format!("`{}` is not an answer that is known here", action.value);
+            let message = format!("`{}` is not a response that is known here", action.value);
             diagnostics.problem(Problem::warning("UNKNOWN_RESPONSE", action.place, message).with_hint(
                 "an action of a rule, or serial_with_delay, abort_with_rollback, reduce_parallel_by_2, retry_with_backoff, pause, prioritize or notify",
             ));
@@ -214,7 +215,7 @@ fn response(action: &Placed<String>, diagnostics: &mut Diagnostics) -> Response 
     }
 }
 
-/// Reads how much `reduce_parallel_by_2` or `reduce_parallel_by_half` takes away.
+/// Reads how many groups `reduce_parallel_by_2` or `reduce_parallel_by_half` removes.
 fn reduction(text: &str) -> Reduction {
     let Some((_, amount)) = text.rsplit_once("by_") else { return Reduction::One };
     match amount.parse() {

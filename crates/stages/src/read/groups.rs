@@ -176,7 +176,7 @@ fn group(
     fields.take(&["description"]);
     let id = written.or(known_id).or_else(|| name.clone()).unwrap_or_else(|| {
         let problem = Problem::error("NO_GROUP_ID", node.place, format!("{path} has no group_id"));
-        diagnostics.problem(problem.with_hint("give it one: locks, logs and dependencies go by it"));
+        diagnostics.problem(problem.with_hint("give it one: locks, logs and dependencies use it"));
         let phase = &stages.phases[phase];
         Placed::new(format!("{}-{}", phase.name.value, phase.groups.len() + 1), node.place)
     });

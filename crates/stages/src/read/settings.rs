@@ -49,7 +49,7 @@ fn resolution(entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnost
     }
 }
 
-/// Reads `conflict_resolution.strategies`: for each strategy its limits, and the rules that it is for.
+/// Reads `conflict_resolution.strategies`: for each strategy its limits, and the rules that use it.
 fn strategies(entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
     let Some(mut all) = Fields::of(entry.node, &entry.path, diagnostics) else { return };
     for strategy in all.rest() {
@@ -151,8 +151,8 @@ fn validation(entry: &Entry<'_>, diagnostics: &mut Diagnostics) -> Validation {
     validation
 }
 
-/// Reads a list of checks. A check that is switched off, or that is only a warning, does not refuse a file. What a plan cannot
-/// do without is checked all the same.
+/// Reads a list of checks. A check that is switched off, or that is only a warning, does not refuse a file. The checks that a
+/// plan needs are always made.
 fn checks(entry: &Entry<'_>, validation: &mut Validation, diagnostics: &mut Diagnostics) {
     for (path, node) in items(entry) {
         if let Some(name) = node.text() {

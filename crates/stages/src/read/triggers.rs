@@ -154,7 +154,7 @@ pub(super) fn memory_share(text: &str) -> Option<f64> {
     memory(text, Compared::find(text).filter(|_| about).as_ref())
 }
 
-/// Whether a text speaks of conflicts, or of failures.
+/// Whether a text is about conflicts, and not about repeated ones.
 pub(super) fn is_about_conflicts(text: &str) -> bool {
     CONFLICT.iter().any(|word| text.contains(word)) && !AGAIN.iter().any(|word| text.contains(word))
 }

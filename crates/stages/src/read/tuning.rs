@@ -9,7 +9,7 @@ use crate::model::{Autotune, Stages};
 use crate::place::Placed;
 use crate::problem::{Problem, UnknownKey};
 
-/// Words for what always holds: autotune never goes beyond its limits.
+/// Words of conditions that always hold, because autotune never exceeds its limits.
 const ALWAYS: &[&str] = &["max_parallel", "min_parallel", "当前并行度", "current parallel"];
 const FAILURES: &[&str] = &["fail", "失败", "失敗", "error"];
 const SUCCESSES: &[&str] = &["green", "succe", "全绿", "成功", "pass"];
@@ -79,8 +79,8 @@ fn condition(entry: &Entry<'_>, results: &[&str], diagnostics: &mut Diagnostics)
         } else if is_about_conflicts(&said) {
             condition.conflicts = Some(count().unwrap_or(1));
         } else {
-            let message = format!("`{}` speaks of nothing that is watched for", text.value);
-            let hint = "groups that succeed or fail in a row, conflicts, the load in percent and memory in percent are";
+            let message = format!("`{}` names no condition that is known here", text.value);
+            let hint = "known are groups that succeed or fail in a row, conflicts, the load and the memory in percent";
             diagnostics.problem(Problem::warning("UNKNOWN_CONDITION", text.place, message).with_hint(hint));
         }
     }

@@ -11,13 +11,13 @@ use crate::request::{Request, find_cycle};
 use crate::run::transition::{self, Transition};
 use crate::run::{Run, Stamp, Status};
 
-/// What the store has that matters for a replacement: the requests of the submission that exist, each with its latest
+/// The records that a decision about a replacement needs: the requests of the submission that exist, each with its latest
 /// run, and all requests that they will depend on, directly or through others.
 #[derive(Clone, Debug, Default)]
 pub struct Existing(HashMap<RequestId, (Request, Option<Run>)>);
 
 impl Existing {
-    /// Reads what is there. `read` returns a request with its latest run that was not rejected; none if there is no such
+    /// Reads these records. `read` returns a request with its latest run that was not rejected; none if there is no such
     /// request.
     pub fn read<E>(
         requests: &[Request],

@@ -342,7 +342,7 @@ fn exactly_one_of_many_threads_gets_the_lock() {
     }
 }
 
-/// A zombie is answered yes, a running sprint's lock no.
+/// Confirms to take over a zombie, but not the lock of a running sprint.
 fn contend(root: &Path, session: &str, force: bool, barrier: &Barrier) -> Option<String> {
     let text = |text: &str| Some(text.to_owned());
     let input = Input {

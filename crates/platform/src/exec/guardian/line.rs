@@ -1,4 +1,4 @@
-//! A line to the guardian: the worker's side of one job slot.
+//! A line to the guardian: the connection of one job slot, on the worker's side.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,11 +16,11 @@ use super::record::Note;
 use crate::exec::posix_spawn::Image;
 use crate::{poll, tree};
 
-/// A guardian that does not answer for this long is ended: it was stopped, or it hangs.
+/// A guardian that does not answer for this long is killed: it was stopped, or it hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The error of a start of which nobody knows whether the command has begun.
 pub(in crate::exec) const LOST: io::ErrorKind = io::ErrorKind::ConnectionAborted;
-/// How often the command of a guardian that died is looked for, a few milliseconds apart.
+/// How many times, [`BETWEEN_LOOKS`] apart, the worker looks for the command of a guardian that died.
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
@@ -29,22 +29,22 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 pub struct GuardianLine {
     stream: UnixStream,
     guardian: Arc<Guardian>,
-    /// Whether a command was started whose end was not told yet.
+    /// Whether a command was started whose end the guardian has not reported yet.
     is_busy: AtomicBool,
 }
 
-/// Who started a command.
+/// The process that started a command.
 #[derive(Debug)]
 pub(in crate::exec) enum StartedBy {
     /// The guardian, which is its parent.
     Guardian(Pid),
     /// A guardian that is gone: now it is a child of this process.
     GoneGuardian(Pid),
-    /// Nobody: the guardian is gone, and the command has not begun. The caller has to start it, which is noted.
+    /// Nobody: the guardian is gone, and the command has not begun. The caller has to start it. It is in `begun` already.
     Nobody,
 }
 
-/// What a line tells about its command.
+/// What the guardian has reported about a command.
 pub(in crate::exec) enum Answer {
     /// It runs.
     Nothing,
@@ -87,7 +87,7 @@ impl GuardianLine {
             Ok(Reply::Ended(_)) | Err(_) => {
                 self.guardian.end();
                 if note.is_in(&self.guardian.begun)? {
-                    return found(&note.mark).map(StartedBy::GoneGuardian);
+                    return find_command(&note.mark).map(StartedBy::GoneGuardian);
                 }
                 note.write(&self.guardian.begun)?;
                 Ok(StartedBy::Nobody)
@@ -101,7 +101,7 @@ impl GuardianLine {
         Reply::decode(bytes)
     }
 
-    /// Looks whether the end of the command was told.
+    /// Reads whether the guardian has reported the end of the command.
     pub(in crate::exec) fn look(&self) -> Answer {
         let mut bytes = [0; Reply::LENGTH];
         loop {
@@ -122,7 +122,7 @@ impl GuardianLine {
         }
     }
 
-    /// Waits for the word of the guardian on a command that has ended. One that says nothing is ended.
+    /// Waits for the report of the guardian about a command that has ended. A guardian that does not report it is killed.
     pub(in crate::exec) fn wait(&self) -> Answer {
         if poll::wait(&[self.stream.as_fd()], Some(PATIENCE)).is_ok_and(|ready| ready.any()) {
             return self.look();
@@ -142,8 +142,8 @@ impl AsFd for GuardianLine {
     }
 }
 
-/// The command of a guardian that died while it started it.
-fn found(mark: &str) -> io::Result<Pid> {
+/// Finds the command of a guardian that died while it started the command.
+fn find_command(mark: &str) -> io::Result<Pid> {
     for _ in 0..LOOKS {
         // A command that was forked just now has its environment a moment later.
         if let Some(process) = tree::marked_leader(mark) {

@@ -78,7 +78,7 @@ pub(super) fn send_descriptors(to: &UnixStream, descriptors: &[BorrowedFd<'_>]) 
     send_with(to, &[0], descriptors).map(drop)
 }
 
-/// Receives what [`send_descriptors`] sent. None when nothing comes any more.
+/// Receives what [`send_descriptors`] sent. None at the end of the stream.
 pub(super) fn receive_descriptors(from: &UnixStream) -> io::Result<Option<Vec<OwnedFd>>> {
     let (count, descriptors) = receive_with(from, &mut [0])?;
     Ok((count > 0).then_some(descriptors))
@@ -121,7 +121,7 @@ pub(super) fn send_request(
     (&*line).write_all(&texts[sent..])
 }
 
-/// Receives such a request. None when nothing comes any more, also within a request.
+/// Receives a request. None at the end of the stream, also in the middle of a request.
 pub(super) fn receive_request(line: &UnixStream) -> io::Result<Option<StartRequest>> {
     let mut bytes = vec![0; BUFFER];
     let (mut count, inherited) = receive_with(line, &mut bytes)?;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_a_worker_that_died_within_it_is_none() {
+    fn a_request_that_ends_in_the_middle_is_none() {
         let (worker, guardian) = UnixStream::pair().unwrap();
         let note = Note { begun: ("x".to_owned(), 0), place: 0, holder: HolderId(1), mark: String::new() };
         let image = Image::new(Path::new("/bin/true"), &[OsStr::new("true")], &[], None, None).unwrap();

@@ -27,8 +27,8 @@ struct Files {
 
 /// Starts commands until the worker is gone and all of them have ended. Returns the exit code of this process.
 pub(super) fn run() -> u8 {
-    // A signal for the whole job, such as Ctrl-C, is for the worker, which ends its commands as they want it. The
-    // signals are blocked and not ignored: commands would inherit that.
+    // A signal to the whole job, such as Ctrl-C, concerns the worker, which then stops its commands. Here the signals are
+    // blocked. They are not ignored, because commands would inherit that.
     signal::block_all();
     match serve() {
         Ok(()) => 0,
@@ -45,7 +45,7 @@ fn serve() -> io::Result<()> {
     let files = receive_descriptors(&control)?.ok_or(io::ErrorKind::UnexpectedEof)?;
     let [begun, ended] = <[_; 2]>::try_from(files).map_err(|_| io::ErrorKind::InvalidData)?.map(File::from);
     let files = Arc::new(Files { begun, ended });
-    // What `ps` shows instead of `exe`. A folder that nobody needs can be removed.
+    // `ps` shows this name instead of `exe`. In `/` the guardian keeps no folder in use that a user may want to remove.
     let _ = rustix::thread::set_name(c"lockkeeper");
     let _ = std::env::set_current_dir("/");
     let mut threads = Vec::new();
@@ -62,7 +62,7 @@ fn serve() -> io::Result<()> {
     Ok(())
 }
 
-/// Closes everything but the standard streams: the locks of others are not for this process.
+/// Closes everything but the standard streams: this process must not share the locks of others.
 #[expect(unsafe_code, reason = "rustix does not close descriptors that nobody owns")]
 fn close_inherited() {
     // SAFETY: it is called before this process opens anything.
@@ -73,15 +73,15 @@ fn close_inherited() {
 fn serve_next(line: &UnixStream, files: &Files) -> bool {
     let Ok(Some(request)) = receive_request(line) else { return false };
     match files.start(&request) {
-        // The command has its locks. They were closed here before anybody is told.
+        // The command has its locks now. They are closed here before the worker learns of the start.
         Ok(pid) => {
             let StartRequest { note, inherited, .. } = request;
             drop(inherited);
             // A worker that is gone reads nothing, here and below.
             let _ = Reply::Started(pid.as_raw_nonzero().get()).send(line);
             let Some(status) = wait(pid) else { return false };
-            // Written before the worker is told, and before the pid is free: if either dies next, it is known how the
-            // command ended.
+            // Written before the worker is told, and before the pid is free: if the worker or this process dies next, it is
+            // known how the command ended.
             let ended = Some((Ending::from_wait(status), clock::now()));
             let _ = EndRecord { holder: note.holder, ended }.write(&files.ended, note.place);
             let _ = Reply::Ended(status).send(line);
@@ -102,7 +102,8 @@ impl Files {
         let StartRequest { image, note, inherited } = request;
         EndRecord { holder: note.holder, ended: None }.write(&self.ended, note.place)?;
         note.write(&self.begun)?;
-        // This process has more descriptors of its own than `posix_spawn` needs places.
+        // This process has more open descriptors of its own than `posix_spawn` needs places. So the received ones are above
+        // these places.
         let inherited = inherited.iter().map(AsFd::as_fd).zip(first_inherited()..);
         posix_spawn::spawn(image, &inherited.collect::<Vec<_>>())
     }

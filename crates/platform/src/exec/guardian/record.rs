@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_not_read_as_one() {
+    fn a_line_that_is_no_record_is_not_read_as_one() {
         for line in
             ["", "zz running", "1 exited", "1 exited 256 4", "1 exited 3", "1 exited 3 4 5", "1 gone 3 4"]
         {

@@ -111,7 +111,7 @@ fn a_failed_start_says_why() {
     assert_eq!(failure("/bin/tr\0ue", None, None), io::ErrorKind::InvalidInput);
 }
 
-/// At first, every other command has a copy of the lock.
+/// Until its exec, every other command has a copy of the lock.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]
 fn a_released_liveness_lock_is_not_held_by_a_command_that_starts_at_the_same_time() {

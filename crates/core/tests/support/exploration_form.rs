@@ -1,4 +1,4 @@
-//! Which states of an exploration are one state.
+//! Canonical form of a state: two states of an exploration with the same form count as one.
 
 use std::fmt::Write;
 
@@ -9,19 +9,19 @@ use lockkeeper_core::resource::Resource;
 use crate::exploration::{Rules, State, pid, pid_of};
 
 impl State {
-    /// The state without the numbers that do not matter, the same for owners who changed places.
-    pub fn shape(&self, rules: &Rules) -> String {
+    /// The state as text, without the numbers that do not matter. It is the same after alike owners have changed places.
+    pub fn canonical_form(&self, rules: &Rules) -> String {
         if rules.priorities.is_some() || rules.family.is_some() {
-            return self.shape_in(&(0..rules.owners).collect::<Vec<usize>>());
+            return self.form_in(&(0..rules.owners).collect::<Vec<usize>>());
         }
-        // Owners who can be told apart are put into one order; only the others are tried in all orders.
+        // Owners that differ are put into one order. Only alike owners are tried in all orders.
         let looks: Vec<_> = (0..rules.owners).map(|owner| self.look_of(owner)).collect();
         let in_order = |order: &&Vec<usize>| {
             let mut by_place: Vec<usize> = (0..rules.owners).collect();
             by_place.sort_by_key(|owner| order[*owner]);
             by_place.is_sorted_by_key(|owner| &looks[*owner])
         };
-        permutations(rules.owners).iter().filter(in_order).map(|order| self.shape_in(order)).min().unwrap()
+        permutations(rules.owners).iter().filter(in_order).map(|order| self.form_in(order)).min().unwrap()
     }
 
     /// What an owner looks like, whatever its name.
@@ -34,9 +34,9 @@ impl State {
         (self.is_dead(owner), held, ticket.map(|ticket| before(ticket.rank)))
     }
 
-    fn shape_in(&self, order: &[usize]) -> String {
+    fn form_in(&self, order: &[usize]) -> String {
         let place = |claim: &Claim| order[pid_of(claim) as usize - 1];
-        let claim_shape = |claim: &Claim| {
+        let claim_form = |claim: &Claim| {
             let resources: Vec<String> = claim
                 .resources
                 .iter()
@@ -45,13 +45,13 @@ impl State {
             format!("{}{}", place(claim), resources.join("+"))
         };
         let mut leases: Vec<(String, LeaseId)> =
-            self.world.records.leases().map(|lease| (claim_shape(&lease.claim), lease.id)).collect();
+            self.world.records.leases().map(|lease| (claim_form(&lease.claim), lease.id)).collect();
         leases.sort();
         let mut tickets: Vec<_> = self.world.records.tickets().collect();
         tickets.sort_by_key(|ticket| ticket.rank);
-        let mut shape = String::new();
+        let mut form = String::new();
         for (lease, _) in &leases {
-            write!(shape, "{lease};").unwrap();
+            write!(form, "{lease};").unwrap();
         }
         let position = |id: LeaseId| {
             let held = leases.iter().position(|(_, lease)| *lease == id);
@@ -59,7 +59,7 @@ impl State {
         };
         for ticket in &tickets {
             let upgrades = ticket.upgrades.and_then(position);
-            write!(shape, "|{}@{}{upgrades:?}", claim_shape(&ticket.claim), ticket.rank.at).unwrap();
+            write!(form, "|{}@{}{upgrades:?}", claim_form(&ticket.claim), ticket.rank.at).unwrap();
         }
         let mut by_owner: Vec<String> = vec![String::new(); order.len()];
         for (owner, at) in order.iter().enumerate() {
@@ -75,7 +75,7 @@ impl State {
             });
             by_owner[*at] = format!("{}{seen:?}", self.is_dead(owner));
         }
-        shape + &by_owner.join("&")
+        form + &by_owner.join("&")
     }
 }
 
