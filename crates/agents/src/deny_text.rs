@@ -21,7 +21,7 @@ const MAX_PATH: usize = 160;
 /// The longest note, in characters.
 const MAX_NOTE: usize = 60;
 
-/// One denied thing: how people call it, the path for the command, and what the rules said.
+/// One denied file or name: its text for people, the path for the command, and the verdict of the rules.
 pub(crate) struct Denied<'a> {
     pub(crate) shown: &'a str,
     pub(crate) path: &'a Path,

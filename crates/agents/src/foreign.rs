@@ -39,7 +39,7 @@ impl<'l> Others<'l> {
         let mut others = Self { literal: BTreeMap::new(), patterns: Vec::new() };
         for holder in &listing.holders {
             let lease = &holder.lease;
-            // Who has not picked its lease up yet has not worked on the file.
+            // An owner that has not picked up its lease yet has not worked on the file.
             let is_own = caller.is_family_of(&lease.claim.owner) || around.contains(&lease.id);
             let counts = lease.pickup_by.is_none() && !is_own;
             if !counts || holder.verdict.is_free() || !holds_in(lease, work_tree) {

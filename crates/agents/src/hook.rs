@@ -91,7 +91,8 @@ pub fn answer(call: &HookCall<'_>) -> Printed {
     let cwd = input.cwd.clone().unwrap_or_else(|| call.cwd.clone());
     let home = locate(&cwd, call.state.as_deref()).filter(takes_part);
     let is_after = matches!(input.event, Event::AfterTool | Event::ToolFailed);
-    // After a tool the record of the agent says what is to be done, unless only the call tells where the record is.
+    // After a tool the agent's record has all that is needed. The plan is only needed where it shows in which repository the
+    // record is.
     let is_planned = input.event == Event::BeforeTool || (is_after && home.is_none());
     let mut plan = if is_planned { Plan::new(call, &input, &cwd) } else { Plan::default() };
     if home.is_none() && plan.wanted.is_empty() {
@@ -151,7 +152,7 @@ impl Hook<'_> {
             Event::TurnEnds if !self.input.background.iter().any(goes_on) => {
                 self.end_turn(stores).map(|()| Answer::Pass)
             }
-            // Such as a notification while the agent rests: it does not work because of that.
+            // For example a notification while the agent rests: it does not mean that the agent works.
             Event::Other(_) => Ok(Answer::Pass),
             Event::SessionBegins => {
                 self.forget_the_dead(stores);
@@ -248,7 +249,7 @@ impl Hook<'_> {
         }
     }
 
-    /// What vouches for the claims: the process of the harness, which started this hook through a shell.
+    /// The proof of life of the claims: the process of the harness, which started this hook through a shell.
     fn proof(&self) -> Result<Proof, HookError> {
         let origin = origin::origin().map_err(HookError::Machine)?;
         // CLAUDE_PID may be that of another agent around this one.
@@ -287,7 +288,7 @@ impl Hook<'_> {
         Ok(changes)
     }
 
-    /// Leases whose turn came are news, also if this event cannot tell the model.
+    /// Adds leases that were granted since the last call to the news of the agent, also if this event cannot tell the model.
     fn remember_arrived(&self, store: &Store, answer: &AgentAnswer, now: Moment) -> Result<(), HookError> {
         if answer.arrived.is_empty() {
             return Ok(());
@@ -298,7 +299,7 @@ impl Hook<'_> {
                 let was_denied = session.denied.remove(&file).is_some();
                 match lease.pickup_by {
                     None => session.add_news(format!("{file} is yours now: it is free, and held for you.")),
-                    // It is for one command, and stays reserved until that begins. It is told once.
+                    // A name is for one command, and stays reserved until that command begins. The agent is told once.
                     Some(end) if was_denied => session.add_news(format!(
                         "{file} is free now, and reserved for you for {}.",
                         format_span(end.since(now))

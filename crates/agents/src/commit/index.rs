@@ -1,5 +1,5 @@
-//! Index of one commit: made now from HEAD, with the paths of the commit as they are in the work tree. And the common index, in which
-//! the same paths become as committed, and nothing else changes.
+//! Index of one commit: made now from HEAD, with the paths of the commit as they are in the work tree. Also updates the same
+//! paths in the common index after the commit, and nothing else there.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,11 +14,11 @@ use lockkeeper_platform::{poll, random, wall_clock};
 use super::entry::Entry;
 use crate::git::{Git, GitError};
 
-/// How long the common index may be locked by another git command.
+/// How long to wait while another git command has locked the common index.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the lock is looked at where the system does not report changes.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// An index of a commit that was killed is removed after this many seconds.
+/// The age in seconds at which the index of a killed commit is removed.
 const LEFT_AFTER: i64 = 60 * 60;
 
 /// An index file of its own. It is removed when it is dropped.
@@ -82,7 +82,8 @@ impl Drop for OwnIndex {
     }
 }
 
-/// Copies an index. Git compares the time of the index with those of files, to find what was changed while the index was written.
+/// Copies an index with its modification time. Git compares that time with those of files, to find files that changed while the
+/// index was written.
 fn copy_with_time(from: &Path, to: &Path) -> io::Result<()> {
     let written_at = fs::metadata(from)?.modified()?;
     fs::copy(from, to)?;
@@ -106,7 +107,7 @@ fn remove_leftovers(state: &Path) {
     }
 }
 
-/// Makes these paths as committed in the common index. Waits if another git command has locked it.
+/// Sets these paths in the common index to what was committed. Waits if another git command has locked it.
 pub(super) fn set_in_common_index(git: &Git, entries: &[Entry]) -> Result<(), GitError> {
     let input = index_info(entries);
     let lock = git.folder.join("index.lock");
@@ -120,7 +121,7 @@ pub(super) fn set_in_common_index(git: &Git, entries: &[Entry]) -> Result<(), Gi
         }
         if is_locked(&lock) {
             let descriptors: Vec<_> = watch.as_fd().into_iter().collect();
-            // If it cannot wait, it tries again at once, until the time is up.
+            // If the wait fails, the loop tries again at once, until the time is up.
             let _ = poll::wait(&descriptors, Some(LOOK_AGAIN));
         }
     }

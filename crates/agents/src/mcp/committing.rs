@@ -111,7 +111,7 @@ fn hold_index(
     match engine.resume(ticket, stays, &options, &mut |_| {}).map_err(OpenError::Store)? {
         Acquired::Granted(grant) => Ok(Some(grant.lease)),
         Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
-            // It may have been granted at this moment: then it is given back.
+            // If the lease was granted at this moment, it is released.
             let granted = engine.give_up(&waiting.ticket).map_err(OpenError::Store)?;
             if let Some(grant) = granted {
                 let _ = engine.release(grant.lease.id, Some(grant.lease.token)).map_err(OpenError::Store)?;

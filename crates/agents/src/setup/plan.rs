@@ -284,7 +284,7 @@ fn with_line_end(text: String, is_new: bool) -> String {
     if is_new && !text.ends_with('\n') { text + "\n" } else { text }
 }
 
-/// Whether settings say nothing.
+/// Whether settings have no entry besides a version.
 fn is_empty(text: &str) -> bool {
     let compact: String = text.split_whitespace().collect();
     compact.is_empty() || compact == "{}" || compact == r#"{"version":1}"#
