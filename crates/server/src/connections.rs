@@ -39,7 +39,7 @@ pub(super) enum Peer {
         /// Our own address of the connection.
         local: SocketAddr,
     },
-    /// A process of this user, who the kernel knows.
+    /// A process of this user, as the kernel reports it.
     Unix(Uid),
 }
 

@@ -379,7 +379,7 @@ fn start(state: &AppState, id: &RequestId, force: bool) -> Result<Result<Started
     }
     match state.run_spawner().run(state, id) {
         Ok(started) => Ok(Ok(started)),
-        // The page of that run is nowhere here: the latest of ours is.
+        // Another program executes that run, so it has no page here. The error names the latest run that has one.
         Err(report) if report.context("lock_file").is_some() => Ok(Err(match latest {
             Some(run) => with_latest(report, &run),
             None => report.into(),
