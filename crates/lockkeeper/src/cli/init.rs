@@ -81,7 +81,7 @@ impl Verb for Args {
         let harnesses = self.harnesses(&folders)?;
         let program = program()?;
         let set_up = SetUp::new(&folders, scope, &program);
-        // First the repository: hooks without it do nothing.
+        // The repository has to take part first: otherwise hooks do nothing in it.
         let joins = !self.remove && !takes_part(&context.location);
         if joins && context.location.source == LocationSource::Here {
             return Err(Report::usage(format!(
@@ -117,7 +117,7 @@ impl Verb for Args {
 }
 
 impl Args {
-    /// Those that are named, else those that are found.
+    /// The harnesses that the user names, else those that are found.
     fn harnesses(&self, folders: &Folders) -> Result<Vec<Harness>, Report> {
         if !self.harnesses.is_empty() {
             return Ok(self.harnesses.iter().map(|name| name.0).collect());
@@ -138,8 +138,8 @@ impl Args {
         Ok(found)
     }
 
-    /// Sets the git guard of this repository up, or takes it away with the last harness. A guard that cannot be set up does not
-    /// keep the hooks of harnesses from working.
+    /// Installs the git guard of this repository, or removes it when the repository takes part no more. If the guard cannot be
+    /// installed, the hooks of harnesses work all the same.
     fn guard(
         &self,
         context: &Context,
@@ -182,7 +182,7 @@ impl Args {
     fn one(&self, set_up: &SetUp<'_>, harness: Harness, folders: &Folders, scope: Scope) -> Outcome {
         let mut files = folders.files(harness, scope);
         if self.remove {
-            // Folders were made for the first file, so they are removed with it, after the others.
+            // Folders were made for the first file. So that file is removed last, and its folders with it.
             files.reverse();
         }
         let outcome = |file: SettingsFile| {
@@ -215,7 +215,7 @@ impl Args {
                 print::out(&diff(change, folders));
             }
         }
-        // What `--remove` did not find is not worth a line.
+        // Harnesses without our entries get no line with `--remove`.
         let shown = outcomes.iter().filter(|outcome| !self.remove || !outcome.is_unchanged());
         let shown: Vec<&Outcome> = shown.collect();
         let lines: Vec<Line<'_>> = shown.iter().flat_map(|outcome| outcome.lines(self)).collect();
@@ -260,7 +260,7 @@ fn guard_json(guard: &Result<GuardState, GuardError>) -> Value {
     }
 }
 
-/// What became of one harness.
+/// The result for one harness.
 struct Outcome {
     harness: Harness,
     /// First the file with the hooks.
@@ -268,7 +268,7 @@ struct Outcome {
     step: Option<&'static str>,
 }
 
-/// What became of one file.
+/// The result for one file.
 struct FileOutcome {
     file: SettingsFile,
     shown: String,
@@ -383,7 +383,7 @@ pub(super) fn program() -> Result<String, Report> {
 
 /// Lets the repository take part.
 fn join(context: &Context) -> Result<(), Report> {
-    // The store tells if the state folder cannot be used.
+    // Opening the store checks that the state folder can be used.
     context.engine()?;
     let made: io::Result<bool> = access::make_folder(&context.location.state.join("agents"));
     made.map(drop).map_err(|error| Report::machine(&error))
