@@ -23,7 +23,7 @@ const OUR_NAME: &str = "lockkeeper";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct AnnouncedCall {
-    /// Who calls.
+    /// The owner that calls.
     pub(crate) owner: String,
     /// The harness's id of the call, if it has one.
     pub(crate) call: Option<String>,

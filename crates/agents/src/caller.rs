@@ -12,7 +12,7 @@ const MARKS: [(&str, &str); 3] = [
     ("COPILOT_AGENT_SESSION_ID", "copilot"),
 ];
 
-/// Who runs a command.
+/// The agent, person or program that runs a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// One of these agents. A process may run an agent and its sub-agents: then nobody can tell which of them it is.

@@ -64,11 +64,11 @@ pub struct CommitRequest<'a> {
     pub state: &'a Path,
     /// See `engine`.
     pub work_tree: &'a str,
-    /// Who commits. An agent is refused paths of others, people are only warned.
+    /// The caller. An agent is refused paths of others, a person is only warned.
     pub caller: &'a Caller,
     /// The leases that the caller runs under. They are its own.
     pub around: &'a [LeaseId],
-    /// Whose claims are released.
+    /// The owners whose claims are released after the commit.
     pub owners: &'a [Owner],
     /// What to commit.
     pub selection: Selection,

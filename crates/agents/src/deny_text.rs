@@ -72,7 +72,7 @@ fn is_name(denial: &Denial) -> bool {
     denial.claim.targets().all(|target| matches!(target, Target::Name(_)))
 }
 
-/// Who has it, since when and until when; and the holder's note.
+/// The sentence about the holder: its name, since when and until when it holds; and its note.
 fn holder(denied: &Denied<'_>, owner: &Owner, now: Moment, sessions: &Sessions) -> (String, String) {
     let file = cut(&one_line(denied.shown), MAX_PATH);
     let blockers = &denied.denial.blockers;

@@ -62,9 +62,9 @@ pub struct BackgroundTask {
 /// What a harness says when it calls a hook.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookInput {
-    /// Who calls.
+    /// The harness that calls.
     pub harness: Harness,
-    /// What happens.
+    /// The event.
     pub event: Event,
     /// The id of the session.
     pub session: String,

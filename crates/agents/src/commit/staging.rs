@@ -1,4 +1,4 @@
-//! Who staged what: groups that share an index of git, and commit what they have staged, do not take each other's files.
+//! Owners of staged files: groups share an index of git, and a commit of one group leaves out what other groups have staged.
 //!
 //! The caller holds `git/index` while a command of git runs. The difference between index and HEAD is read before and after
 //! the command: what has changed was staged by the owner of the command. A commit without paths then uses a copy of the index
