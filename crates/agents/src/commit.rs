@@ -97,7 +97,7 @@ pub struct Committed {
     pub index_error: Option<GitError>,
 }
 
-/// Why there is no commit. Nothing was changed.
+/// Why `commit` failed. Nothing was changed, unless git or the lease store failed after git had made the commit.
 #[derive(Debug, Error)]
 pub enum CommitError {
     /// Git is in the middle of something.
