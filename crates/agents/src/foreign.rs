@@ -82,12 +82,12 @@ pub(crate) fn holds_in(lease: &Lease, work_tree: &str) -> bool {
     named.is_none_or(|named| named == work_tree)
 }
 
-/// Whether a lease covers a path alone. A claim to a file that became a folder covers what is below it.
+/// Whether a lease covers a path in exclusive mode. A claim to a file that became a folder covers what is below it.
 pub(crate) fn holds(lease: &Lease, path: &Path) -> bool {
     path.to_str().is_some_and(|path| patterns_of(lease).any(|pattern| pattern.matches(path)))
 }
 
-/// The paths that a lease covers alone.
+/// The paths that a lease covers in exclusive mode.
 fn patterns_of(lease: &Lease) -> impl Iterator<Item = &Pattern> {
     let exclusive = lease.claim.resources.iter().filter(|resource| resource.mode == Mode::Exclusive);
     exclusive.filter_map(|resource| match &resource.target {

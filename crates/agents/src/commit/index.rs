@@ -27,7 +27,7 @@ pub struct OwnIndex {
 }
 
 impl OwnIndex {
-    /// Makes an index that is as HEAD. What the common index knows about files is kept, so that git need not read them again.
+    /// Makes an index with the content of HEAD. It keeps the stat data of the common index, so that git need not read all files again.
     pub(super) fn new(git: &Git, state: &Path, head: Option<&str>) -> Result<Self, GitError> {
         let own = Self::free_name(state)?;
         match (head, copy_with_time(&git.folder.join("index"), &own.path)) {
@@ -38,7 +38,7 @@ impl OwnIndex {
         Ok(own)
     }
 
-    /// Makes a copy of the common index in which these entries are as given.
+    /// Makes a copy of the common index in which these entries are replaced.
     pub(super) fn without(git: &Git, state: &Path, entries: &[Entry]) -> Result<Self, GitError> {
         let own = Self::free_name(state)?;
         copy_with_time(&git.folder.join("index"), &own.path).map_err(GitError::NotStarted)?;
@@ -57,9 +57,9 @@ impl OwnIndex {
         &self.path
     }
 
-    /// Takes exactly these paths over from the work tree: new, changed and deleted ones.
+    /// Updates exactly these paths from the work tree: new, changed and deleted ones.
     ///
-    /// Not `git add`: to it a path also means all that is below it, and a file may have become a folder with files of others.
+    /// It does not use `git add`, which also adds everything below a path: a file may have become a folder with files of others.
     pub(super) fn take(&self, git: &Git, paths: &[&Path]) -> Result<(), GitError> {
         let mut input = Vec::new();
         for path in paths {
@@ -76,7 +76,7 @@ impl OwnIndex {
 
 impl Drop for OwnIndex {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by a later commit.
+        // If the removal fails, a later commit removes the files.
         let _ = fs::remove_file(&self.path);
         let _ = fs::remove_file(self.path.with_extension("index.lock"));
     }

@@ -79,7 +79,7 @@ impl Visit<'_> {
                 return Err(refusal(&error));
             }
         };
-        // The commit is made: a lease that ended meanwhile changes nothing.
+        // If the lease on `git/index` had ended before its release, the result is the same.
         let _ = released.map_err(OpenError::Store)?;
         Ok(result)
     }
@@ -89,7 +89,7 @@ fn refusal(error: &(dyn std::error::Error + 'static)) -> CallError {
     CallError::Refused(format!("{}. Nothing was committed.", one_line(&with_causes(error))))
 }
 
-/// Takes `git/index`. None if others commit for longer than a call lasts, or the call was ended.
+/// Acquires `git/index`. None if others hold it for longer than a call may last, or if the call is interrupted.
 fn hold_index(
     visit: &Visit<'_>,
     engine: &Engine,
