@@ -30,7 +30,7 @@ const TICK_MICROS: i64 = 20_000;
 const MAX_FILES: usize = 300;
 
 impl Hook<'_> {
-    /// Finds out what calls have changed that could not be known before, and whose it is.
+    /// Finds the files that calls have changed although that could not be known before, and their owners.
     pub(super) fn look(&self, stores: &Stores, calls: &[OpenCall]) -> Result<(), HookError> {
         for call in calls {
             // Without git, or in a repository that no longer takes part, nothing can be attributed.
@@ -170,7 +170,7 @@ impl Hook<'_> {
         let holder: &Owner = &lease.claim.owner;
         let session = others.iter().find(|session| session.owner == holder.as_str());
         let since = call.began - TICK_MICROS;
-        // It has claimed the file after the command had begun, or may have written it itself.
+        // The holder has written the file since the command began, or may have done so in a call that is open.
         if session.is_some_and(|session| session.may_have_written(&wanted.path, since)) {
             return Ok(None);
         }
@@ -205,7 +205,7 @@ fn changed_since(root: &Path, since: i64) -> Vec<PathBuf> {
     let all = changed(root).unwrap_or_default().into_iter().map(|changed| root.join(changed.path));
     let is_new = |path: &PathBuf| match path.symlink_metadata() {
         Ok(meta) => changed_at(&meta) >= since,
-        // It was removed. The folder tells when at the earliest; a folder that is gone as well tells nothing.
+        // The path was removed, at the latest when its folder last changed. If the folder is gone as well, the time is not known.
         Err(_) => path
             .parent()
             .and_then(|folder| folder.symlink_metadata().ok())
