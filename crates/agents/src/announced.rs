@@ -12,7 +12,7 @@ use lockkeeper_platform::{random, wall_clock};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// How many seconds an announcement counts. The user may be asked before the call is made.
+/// How many seconds an announcement is valid. The harness may ask the user for permission before it makes the call.
 const COUNTS_FOR: i64 = 60 * 60;
 /// The largest announcement, in bytes. Larger ones are not written.
 const MAX_BYTES: usize = 64 * 1024;
@@ -23,7 +23,7 @@ const OUR_NAME: &str = "lockkeeper";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct AnnouncedCall {
-    /// Who calls.
+    /// The owner that calls.
     pub(crate) owner: String,
     /// The harness's id of the call, if it has one.
     pub(crate) call: Option<String>,
@@ -44,7 +44,7 @@ pub(crate) struct AnnouncedCall {
 }
 
 impl AnnouncedCall {
-    /// An announcement of now.
+    /// Creates an announcement with the current time.
     pub(crate) fn new(owner: &str, call: Option<&str>, tool: &str, proof: &Proof) -> Self {
         let process = proof.process();
         Self {
@@ -106,7 +106,7 @@ impl AnnouncedCalls {
         Self { folder: state.join("agents").join("calls") }
     }
 
-    /// Announces a call, and removes announcements that do not count any more.
+    /// Announces a call, and removes announcements that have expired.
     pub(crate) fn add(&self, call: &AnnouncedCall) -> io::Result<()> {
         let text = serde_json::to_vec(call)?;
         if text.len() > MAX_BYTES {
@@ -135,7 +135,7 @@ impl AnnouncedCalls {
         });
     }
 
-    /// All announcements that count.
+    /// All announcements that are still valid.
     pub(crate) fn all(&self) -> Vec<AnnouncedCall> {
         self.files().iter().filter_map(|path| read(path)).filter(counts).collect()
     }

@@ -1,7 +1,7 @@
-//! Answers to a hook call: what each harness has to be printed.
+//! Answers to a hook call, in the form that each harness reads.
 //!
-//! Exit code 0 and one JSON object, or nothing. "Allow" is never said: it would skip the question that the user may have asked to be
-//! put. Windsurf is the one exception: it takes exit code 2 and a text on standard error.
+//! The hook exits with 0 and prints one JSON object, or nothing. It never answers "allow": the harness would then skip its
+//! question to the user. Windsurf is the one exception: a deny is exit code 2 and a text on standard error.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::quote::{cut, one_line};
 
 /// The longest text of a deny, in characters.
 const MAX_DENY: usize = 600;
-/// The longest text that a model is told, in characters.
+/// The longest message to a model, in characters.
 const MAX_TELL: usize = 4_000;
 
 /// What the hook answers.
@@ -37,10 +37,10 @@ pub struct Printed {
 }
 
 impl Answer {
-    /// Whether a model can be told something at this event. If not, keep the text for a later one.
+    /// Whether the harness passes a text on to its model at this event. If not, the caller keeps the text for a later event.
     pub fn can_tell(harness: Harness, event: &Event) -> bool {
         match harness {
-            // Qwen Code 0.15.10 drops what it is told before a tool.
+            // Qwen Code 0.15.10 drops texts that a hook prints before a tool.
             Harness::Qwen => matches!(event, Event::AfterTool | Event::TurnBegins),
             Harness::Claude => matches!(
                 event,
@@ -60,7 +60,7 @@ impl Answer {
         }
     }
 
-    /// Renders the answer for the harness. What it does not understand at this event becomes nothing.
+    /// Renders the answer for the harness. Prints nothing if the harness does not understand this answer at this event.
     pub fn render(&self, harness: Harness, event: &Event) -> Printed {
         let object = match self {
             Self::Pass => None,
@@ -120,7 +120,7 @@ fn event_name(harness: Harness, event: &Event) -> &'static str {
     }
 }
 
-/// Lines stay lines; within them nothing is left that a terminal or a model could take for more than text.
+/// Removes control characters and invisible characters from each line.
 fn clean(text: &str) -> String {
     text.lines().map(one_line).collect::<Vec<_>>().join("\n")
 }

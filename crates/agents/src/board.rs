@@ -79,7 +79,7 @@ impl Board {
         Self { takes_part: true, agents, waiters, ..Self::default() }
     }
 
-    /// Keeps only agents and waiters that hold or wait for something of these.
+    /// Keeps only agents and waiters that hold or wait for one of these resources.
     pub(crate) fn about(mut self, resources: &[Resource]) -> Self {
         let meets = |claim: &Arc<Claim>| {
             claim.targets().any(|target| resources.iter().any(|one| one.target.meets(target).is_some()))
@@ -89,7 +89,7 @@ impl Board {
         self
     }
 
-    /// The board for people and programs. Notes and names in it are texts of strangers.
+    /// The board for people and programs. Notes and names in it come from other agents: front ends have to escape them.
     pub fn view(self) -> BoardView {
         let waiting = self.waiters.into_iter().map(|(_, waiting)| waiting).collect();
         let agents = self.agents.into_iter().map(BoardAgent::view).collect();

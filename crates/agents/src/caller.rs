@@ -5,14 +5,14 @@ use lockkeeper_core::liveness::{Origin, ProcessRef};
 
 use crate::session::Session;
 
-/// Variables in the shells of agents that have the id of a session, and the kinds of the owners.
+/// Variables that harnesses set in the shells of their agents to the id of the session, each with the kind of the owner.
 const MARKS: [(&str, &str); 3] = [
     ("CODEX_SESSION_ID", "codex"),
     ("CLAUDE_CODE_SESSION_ID", "claude"),
     ("COPILOT_AGENT_SESSION_ID", "copilot"),
 ];
 
-/// Who runs a command.
+/// The agent, person or program that runs a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// One of these agents. A process may run an agent and its sub-agents: then nobody can tell which of them it is.
@@ -46,7 +46,8 @@ impl Caller {
                 return Self::Agents(found);
             }
         }
-        // Inside of a sandbox the ancestors are not to be seen. Harnesses nest: two marks say nothing.
+        // Inside a sandbox the ancestors cannot be seen, so the variables decide. If one harness runs inside another, both
+        // variables are set, and the caller stays unknown.
         let marks: Vec<Owner> = MARKS
             .iter()
             .filter_map(|(name, kind)| format!("{kind}:{}", variable(name)?).parse().ok())
@@ -70,7 +71,7 @@ impl Caller {
         matches!(self, Self::Agents(_))
     }
 
-    /// The caller as others read it.
+    /// The name of the caller in messages.
     pub fn shown(&self) -> String {
         match self {
             Self::Agents(agents) => {

@@ -13,7 +13,7 @@ use crate::repository::Wanted;
 /// What happens if two agents change one file in two work trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorkTrees {
-    /// Both are told. It is a merge to come.
+    /// Both are told that they will have to merge.
     #[default]
     Tell,
     /// The second one is denied.
@@ -50,7 +50,7 @@ impl Default for Settings {
     }
 }
 
-/// How long a part of git is held at most. Git commands are short, and the end of a call may never be told.
+/// How long a part of git is held at most. Git commands are short, and a harness may never report the end of a call.
 const GIT_TTL: Duration = Duration::from_secs(120);
 
 /// The claim of an agent to one file or name.
@@ -62,7 +62,7 @@ pub fn claim_of(
     settings: &Settings,
 ) -> Claim {
     let name = wanted.name();
-    // HEAD and the index are those of a work tree. Other names, such as a port, are one for all of them.
+    // Each work tree has its own HEAD and index. All work trees share every other name, such as a port.
     let is_of_tree = match (name, settings.work_trees) {
         (Some(name), _) => matches!(name, "git/head" | "git/index"),
         (None, WorkTrees::Tell | WorkTrees::Ignore) => true,

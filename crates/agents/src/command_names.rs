@@ -5,7 +5,7 @@ use lockkeeper_core::id::Name;
 /// A pattern of commands, and the name that is held while such a command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandName {
-    /// The pattern: `*` is any text, also none and also with blanks. Everything else is itself.
+    /// The pattern: `*` matches any text, also an empty one and one with blanks. Every other character matches itself.
     pub pattern: String,
     /// The name.
     pub name: Name,

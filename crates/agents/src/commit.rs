@@ -1,11 +1,11 @@
 //! `commit`: commits the changed paths of one owner through an index of its own, made now from HEAD.
 //!
 //! The common index belongs to everybody in a work tree. So the commit is made with another index (`GIT_INDEX_FILE`): hooks, signing
-//! and messages are git's own, and hooks see only these paths. Afterwards the same paths become as committed in the common
-//! index. What others have staged, and what they have not, stays as it is. The caller holds the name `git/index` meanwhile.
+//! and messages are git's own, and hooks see only these paths. Afterwards the same paths are updated in the common
+//! index to what was committed. Nothing else in the common index changes. The caller holds the name `git/index` meanwhile.
 //!
 //! If this process is killed before git has moved HEAD, nothing has changed. If it is killed between that and the update of
-//! the common index, `git status` shows the committed paths as staged backwards: `git reset -q -- PATH…` mends it.
+//! the common index, `git status` shows the reverse of the commit as staged: `git reset -q -- PATH…` repairs that.
 
 mod changes;
 mod entry;
@@ -43,7 +43,8 @@ pub(crate) const COMMITS: &str = "LOCKKEEPER_COMMITS";
 /// How far back a commit is looked for if others have committed after it.
 const MAX_BACK: &str = "--max-count=100";
 
-/// What git is in the middle of: a file or folder in the git folder, its name, and how to end it.
+/// Operations of git that may be under way: the file or folder in the git folder that shows it, the name of the operation, and how
+/// to end it.
 const OPERATIONS: [(&str, &str, &str); 6] = [
     ("MERGE_HEAD", "a merge", "`git merge --continue` or `git merge --abort`"),
     ("rebase-merge", "a rebase", "`git rebase --continue` or `git rebase --abort`"),
@@ -63,11 +64,11 @@ pub struct CommitRequest<'a> {
     pub state: &'a Path,
     /// See `engine`.
     pub work_tree: &'a str,
-    /// Who commits. An agent is refused paths of others, people are only warned.
+    /// The caller. An agent is refused paths of others, a person is only warned.
     pub caller: &'a Caller,
     /// The leases that the caller runs under. They are its own.
     pub around: &'a [LeaseId],
-    /// Whose claims are released.
+    /// The owners whose claims are released after the commit.
     pub owners: &'a [Owner],
     /// What to commit.
     pub selection: Selection,
@@ -96,7 +97,7 @@ pub struct Committed {
     pub index_error: Option<GitError>,
 }
 
-/// Why there is no commit. Nothing was changed.
+/// Why `commit` failed. Nothing was changed, unless git or the lease store failed after git had made the commit.
 #[derive(Debug, Error)]
 pub enum CommitError {
     /// Git is in the middle of something.
@@ -107,7 +108,7 @@ pub enum CommitError {
         /// How to end it.
         way_out: &'static str,
     },
-    /// Nothing of it differs from HEAD.
+    /// No path of the selection differs from HEAD.
     #[error("nothing to commit: {0}")]
     Nothing(&'static str),
     /// A file is in conflict.
@@ -144,7 +145,7 @@ pub fn commit(request: &CommitRequest<'_>) -> Result<Committed, CommitError> {
         return Err(CommitError::UnderWay { operation, way_out });
     }
     let head = git.head();
-    // The two git commands do not need each other.
+    // Neither git command needs the result of the other, so both run at once.
     let (found, own) = thread::scope(|scope| {
         let own = scope.spawn(|| OwnIndex::new(git, request.state, head.as_deref()));
         let found = changes(git, &request.selection.pathspecs());
@@ -243,8 +244,8 @@ fn run_commit(
     Err(CommitError::Refused { output })
 }
 
-/// Finds the commit that git has just made. If it was made on top of another commit than the index was, it is taken back: it
-/// would revert that one.
+/// Finds the commit that git has just made. If its parent is not the commit that the index was made from, the new commit would
+/// revert that parent, so it is taken back.
 fn find_commit(git: &Git, own: &OwnIndex, head: Option<&str>) -> Result<Made, CommitError> {
     let last = made(git, "HEAD")?;
     if last.parent.as_deref() == head {
@@ -316,7 +317,7 @@ pub(crate) fn release_committed(
         lease.claim.targets().filter_map(path_of).all(|pattern| clean.contains(pattern.literal_prefix()))
     });
     for lease in &leases {
-        // It may have ended meanwhile, which is as good.
+        // If the lease has ended meanwhile, nothing is left to release.
         let _ = engine.release(lease.id, Some(lease.token))?;
     }
     Ok(leases)

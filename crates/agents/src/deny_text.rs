@@ -21,7 +21,7 @@ const MAX_PATH: usize = 160;
 /// The longest note, in characters.
 const MAX_NOTE: usize = 60;
 
-/// One denied thing: how people call it, the path for the command, and what the rules said.
+/// One denied file or name: its text for people, the path for the command, and the verdict of the rules.
 pub(crate) struct Denied<'a> {
     pub(crate) shown: &'a str,
     pub(crate) path: &'a Path,
@@ -72,7 +72,7 @@ fn is_name(denial: &Denial) -> bool {
     denial.claim.targets().all(|target| matches!(target, Target::Name(_)))
 }
 
-/// Who has it, since when and until when; and the holder's note.
+/// The sentence about the holder: its name, since when and until when it holds; and its note.
 fn holder(denied: &Denied<'_>, owner: &Owner, now: Moment, sessions: &Sessions) -> (String, String) {
     let file = cut(&one_line(denied.shown), MAX_PATH);
     let blockers = &denied.denial.blockers;

@@ -39,7 +39,7 @@ impl<'l> Others<'l> {
         let mut others = Self { literal: BTreeMap::new(), patterns: Vec::new() };
         for holder in &listing.holders {
             let lease = &holder.lease;
-            // Who has not picked its lease up yet has not worked on the file.
+            // An owner that has not picked up its lease yet has not worked on the file.
             let is_own = caller.is_family_of(&lease.claim.owner) || around.contains(&lease.id);
             let counts = lease.pickup_by.is_none() && !is_own;
             if !counts || holder.verdict.is_free() || !holds_in(lease, work_tree) {
@@ -82,12 +82,12 @@ pub(crate) fn holds_in(lease: &Lease, work_tree: &str) -> bool {
     named.is_none_or(|named| named == work_tree)
 }
 
-/// Whether a lease covers a path alone. A claim to a file that became a folder covers what is below it.
+/// Whether a lease covers a path in exclusive mode. A claim to a file that became a folder covers what is below it.
 pub(crate) fn holds(lease: &Lease, path: &Path) -> bool {
     path.to_str().is_some_and(|path| patterns_of(lease).any(|pattern| pattern.matches(path)))
 }
 
-/// The paths that a lease covers alone.
+/// The paths that a lease covers in exclusive mode.
 fn patterns_of(lease: &Lease) -> impl Iterator<Item = &Pattern> {
     let exclusive = lease.claim.resources.iter().filter(|resource| resource.mode == Mode::Exclusive);
     exclusive.filter_map(|resource| match &resource.target {

@@ -38,7 +38,8 @@ pub struct Git {
     pub root: PathBuf,
     /// The git folder of this work tree.
     pub folder: PathBuf,
-    /// `GIT_DIR`, if the environment named it. It may have been relative to another folder.
+    /// Whether the environment sets `GIT_DIR`. Commands then get the absolute path, since the variable may be relative to
+    /// another folder.
     named: bool,
     /// The program.
     program: OsString,
@@ -76,7 +77,7 @@ impl Git {
         })
     }
 
-    /// Tells its commands that they run under these leases: the git of groups does not wait for one of them.
+    /// Tells its commands that they run under these leases, so that the `git` wrapper of groups does not wait for one of them.
     #[must_use]
     pub fn under(self, state: &Path, leases: &[LeaseId]) -> Self {
         Self { under: Some(under::value(state, leases)), ..self }

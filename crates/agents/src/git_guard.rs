@@ -110,7 +110,7 @@ pub fn install(repository: &Path, program: &str) -> Result<GuardState, GuardErro
     look(&git)
 }
 
-/// Takes the guard away. The hooks of others have the bytes from before.
+/// Removes the guard. The hooks of others get their former bytes back.
 pub fn remove(repository: &Path) -> Result<GuardState, GuardError> {
     let git = Git::find(repository)?;
     for event in GitEvent::ALL {
@@ -119,7 +119,7 @@ pub fn remove(repository: &Path) -> Result<GuardState, GuardError> {
             git.run(None, &["config", "--local", "--remove-section", &section], b"")?;
         }
     }
-    // Git may have become newer since then: the files may be there as well.
+    // An older git may have been in use when the guard was installed: then its hook files are there as well.
     let folder = hooks_folder(&git)?;
     if refuse_foreign(&git, &folder).is_ok() {
         files::remove(&folder)?;

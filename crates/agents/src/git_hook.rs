@@ -20,9 +20,9 @@ use crate::git::{Git, GitError, path_text};
 use crate::repository::{locate, takes_part};
 use crate::session::{Session, Sessions};
 
-/// How the news about HEAD begins.
+/// The beginning of the news that HEAD moved.
 const MOVED: &str = "HEAD moved from ";
-/// Commits whose content is taken over by a merge, a cherry-pick or a rebase: that is nobody's uncommitted work.
+/// Refs to commits that a merge, a cherry-pick or a rebase takes over. Their content is nobody's uncommitted work.
 const TAKEN_OVER: [&str; 3] = ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REBASE_HEAD"];
 
 /// A hook of git.
@@ -123,7 +123,7 @@ pub fn answer_git(call: &GitCall<'_>) -> Result<GitAnswer, Box<dyn std::error::E
     }
 }
 
-/// Before a commit: what of it do others work on?
+/// Before a commit: finds paths in it that others work on.
 fn check(call: &GitCall<'_>, caller: &Caller) -> Result<GitAnswer, Box<dyn std::error::Error>> {
     let state = &call.location.state;
     if !has_store(state) {
@@ -210,7 +210,7 @@ fn tell_others(
     let branch = branch.map_or_else(|| "no branch".to_owned(), |branch| format!("branch {branch}"));
     for owner in others {
         sessions.update(&owner, |session| {
-            // Several moves are one: from where it was when the agent was last told.
+            // Several moves become one: from the commit that the agent was last told of.
             let earlier = session.news.iter().find_map(|news| news.strip_prefix(MOVED)?.split(' ').next());
             let first = earlier.unwrap_or(&from).to_owned();
             session.news.retain(|news| !news.starts_with(MOVED));
@@ -220,7 +220,7 @@ fn tell_others(
     Ok(())
 }
 
-/// HEAD is that of one work tree. An agent outside of it has nothing to do with it.
+/// Whether an agent works in this work tree. Each work tree has its own HEAD, so other agents are not told.
 fn works_in(session: &Session, location: &Location) -> bool {
     let named = (location.source == lockkeeper_engine::location::LocationSource::Named)
         .then_some(location.state.as_path());
@@ -236,7 +236,7 @@ fn moved(call: &GitCall<'_>, git: &Git) -> Option<(String, String)> {
             from.as_str()
         }
         (GitEvent::PostCheckout, _) => return None,
-        // `post-commit` has told of it.
+        // `post-commit` has reported it already.
         (GitEvent::PostRewrite, [kind, ..]) if kind == "amend" => return None,
         (GitEvent::PostMerge | GitEvent::PostRewrite, _) => "ORIG_HEAD",
         (GitEvent::PostCommit | GitEvent::PreCommit | GitEvent::PrepareCommitMsg, _) => "HEAD@{1}",

@@ -7,13 +7,13 @@ mod attribution;
 mod calls;
 mod ends;
 mod hard_links;
+mod news;
 mod plan;
 mod staging;
 mod stores;
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,21 +23,20 @@ use lockkeeper_core::lease::{AgentAnswer, AgentCall};
 use lockkeeper_core::liveness::{Proof, Voucher};
 use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::resource::Target;
-use lockkeeper_core::time::{Moment, format_span};
-use lockkeeper_core::waiting::Obstacle;
+use lockkeeper_core::time::Moment;
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::under;
 use lockkeeper_platform::{holder_process, origin, wall_clock};
 use thiserror::Error;
 
-use crate::claims::{Settings, WorkTrees, claim_of};
+use crate::claims::{Settings, claim_of};
 use crate::deny_text::deny_text;
 use crate::hook_log::HookLog;
-use crate::quote::{one_line, quoted};
 use crate::repository::{Wanted, locate, takes_part};
 use crate::session::{Activity, Session, Sessions};
 use crate::{Answer, Event, HookInput, Marks, Printed};
 use calls::CallChanges;
+pub(crate) use news::tell_of_work_trees;
 use plan::Plan;
 use stores::{Store, Stores};
 
@@ -91,7 +90,8 @@ pub fn answer(call: &HookCall<'_>) -> Printed {
     let cwd = input.cwd.clone().unwrap_or_else(|| call.cwd.clone());
     let home = locate(&cwd, call.state.as_deref()).filter(takes_part);
     let is_after = matches!(input.event, Event::AfterTool | Event::ToolFailed);
-    // After a tool the record of the agent says what is to be done, unless only the call tells where the record is.
+    // After a tool the agent's record has all that is needed. The plan is only needed where it shows in which repository the
+    // record is.
     let is_planned = input.event == Event::BeforeTool || (is_after && home.is_none());
     let mut plan = if is_planned { Plan::new(call, &input, &cwd) } else { Plan::default() };
     if home.is_none() && plan.wanted.is_empty() {
@@ -151,7 +151,7 @@ impl Hook<'_> {
             Event::TurnEnds if !self.input.background.iter().any(goes_on) => {
                 self.end_turn(stores).map(|()| Answer::Pass)
             }
-            // Such as a notification while the agent rests: it does not work because of that.
+            // For example a notification while the agent rests: it does not mean that the agent works.
             Event::Other(_) => Ok(Answer::Pass),
             Event::SessionBegins => {
                 self.forget_the_dead(stores);
@@ -248,7 +248,7 @@ impl Hook<'_> {
         }
     }
 
-    /// What vouches for the claims: the process of the harness, which started this hook through a shell.
+    /// The proof of life of the claims: the process of the harness, which started this hook through a shell.
     fn proof(&self) -> Result<Proof, HookError> {
         let origin = origin::origin().map_err(HookError::Machine)?;
         // CLAUDE_PID may be that of another agent around this one.
@@ -287,55 +287,6 @@ impl Hook<'_> {
         Ok(changes)
     }
 
-    /// Leases whose turn came are news, also if this event cannot tell the model.
-    fn remember_arrived(&self, store: &Store, answer: &AgentAnswer, now: Moment) -> Result<(), HookError> {
-        if answer.arrived.is_empty() {
-            return Ok(());
-        }
-        let change = |session: &mut Session| {
-            for lease in &answer.arrived {
-                let file = targets(lease);
-                let was_denied = session.denied.remove(&file).is_some();
-                match lease.pickup_by {
-                    None => session.add_news(format!("{file} is yours now: it is free, and held for you.")),
-                    // It is for one command, and stays reserved until that begins. It is told once.
-                    Some(end) if was_denied => session.add_news(format!(
-                        "{file} is free now, and reserved for you for {}.",
-                        format_span(end.since(now))
-                    )),
-                    Some(_) => {}
-                }
-            }
-        };
-        store.sessions.update(&self.owner, change).map(|_| ()).map_err(HookError::Sessions)
-    }
-
-    fn remember_granted(
-        &self,
-        store: &Store,
-        wanted: &[&Wanted],
-        answer: &AgentAnswer,
-    ) -> Result<(), HookError> {
-        let session = store.sessions.get(&self.owner).unwrap_or_default();
-        let was_denied = wanted.iter().any(|wanted| session.denied.contains_key(&wanted.shown));
-        let mut elsewhere = answer.elsewhere.clone();
-        if !elsewhere.is_empty() && (self.call.settings)(&store.root).work_trees != WorkTrees::Tell {
-            elsewhere.clear();
-        }
-        if !was_denied && elsewhere.is_empty() {
-            return Ok(());
-        }
-        let here =
-            wanted.first().map(|wanted| wanted.location.root.display().to_string()).unwrap_or_default();
-        let told = tell_of_work_trees(&store.sessions, &self.owner, &elsewhere, &here);
-        let told = told.map_err(HookError::Sessions)?;
-        let change = |session: &mut Session| {
-            session.denied.retain(|path, _| !wanted.iter().any(|wanted| wanted.shown == *path));
-            told.into_iter().for_each(|news| session.add_news(news));
-        };
-        store.sessions.update(&self.owner, change).map(|_| ()).map_err(HookError::Sessions)
-    }
-
     fn deny(
         &self,
         store: &Store,
@@ -359,50 +310,6 @@ impl Hook<'_> {
             .collect();
         Ok(Answer::Deny(deny_text(&denied, &self.owner, now, &store.sessions, &(self.call.program)())))
     }
-
-    /// Tells the model what has happened since its last call, if it can be told at this event.
-    fn tell(&self, stores: &Stores) -> Result<Answer, HookError> {
-        if !Answer::can_tell(self.input.harness, &self.input.event) {
-            return Ok(Answer::Pass);
-        }
-        let mut news = Vec::new();
-        for store in stores.iter() {
-            if store.sessions.get(&self.owner).is_none_or(|session| session.news.is_empty()) {
-                continue;
-            }
-            let take = |session: &mut Session| news.append(&mut session.news);
-            store.sessions.update(&self.owner, take).map_err(HookError::Sessions)?;
-        }
-        Ok(if news.is_empty() { Answer::Pass } else { Answer::Tell(news.join("\n")) })
-    }
-}
-
-/// Tells agents in other work trees that `owner` changes the same files in `here`. Returns what `owner` has to be told.
-pub(crate) fn tell_of_work_trees(
-    sessions: &Sessions,
-    owner: &Owner,
-    elsewhere: &[Obstacle<Lease>],
-    here: &str,
-) -> io::Result<Vec<String>> {
-    let mut told = Vec::new();
-    for lease in elsewhere.iter().map(|found| &found.record) {
-        let (other, file) = (&lease.claim.owner, targets(lease));
-        let to_be_merged = "the two have to be merged later. Nobody is stopped.";
-        if sessions.get(other).is_some() {
-            let news = format!("{owner} also changes {file} in the work tree {here}: {to_be_merged}");
-            sessions.update(other, |session| session.add_news(news))?;
-        }
-        let tree = lease.claim.agent.as_ref().and_then(|agent| agent.work_tree.as_deref());
-        let tree = quoted(tree.unwrap_or_default());
-        told.push(format!("{other} also changes {file} in the work tree {tree}: {to_be_merged}"));
-    }
-    Ok(told)
-}
-
-/// The file or name of a lease, as people call it.
-fn targets(lease: &Lease) -> String {
-    let text = ends::file_of(lease).or_else(|| Some(lease.claim.targets().next()?.as_str().to_owned()));
-    one_line(&text.unwrap_or_default())
 }
 
 /// The leases among these that are for names.

@@ -1,7 +1,7 @@
 //! Hook inputs: the JSON of every harness, read into one shape.
 //!
-//! Input comes from programs that change monthly, and from every process that can start the hook. What is wrong with it is an [`Unread`], which
-//! goes into the log: no owner, no deny.
+//! Input comes from programs that change monthly, and from every process that can start the hook. An input that cannot be
+//! read becomes an [`Unread`], which is logged. Such a call is never denied.
 
 mod event;
 mod fields;
@@ -62,9 +62,9 @@ pub struct BackgroundTask {
 /// What a harness says when it calls a hook.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookInput {
-    /// Who calls.
+    /// The harness that calls.
     pub harness: Harness,
-    /// What happens.
+    /// The event.
     pub event: Event,
     /// The id of the session.
     pub session: String,
@@ -175,7 +175,7 @@ fn owner(harness: Harness, ids: &[&str]) -> Owner {
 fn changed_files(input: &Map<String, Value>) -> Option<Vec<String>> {
     let told = input.get("tool_response")?.get("bashEditDiff")?;
     let files = told.get("changedFiles")?.as_array()?;
-    // Some are left out.
+    // The list is not complete.
     if told.get("moreFiles").and_then(Value::as_u64).is_some_and(|more| more > 0) {
         return None;
     }

@@ -1,10 +1,10 @@
-//! Coding agents: what their hooks say, what a tool call would write, and what they are answered.
+//! Coding agents: reads the inputs of their hooks, works out what a tool call would write, and answers.
 //!
 //! A hook call goes through these steps. The first three are pure:
 //!
 //! 1. [`HookInput::read`] turns the bytes on standard input into one shape for all harnesses: who, where, which tool.
 //! 2. [`writes`] works out what the [`ToolCall`] would write at a [`Place`], from paths, patches and command lines.
-//! 3. [`Answer::render`] prints what the harness understands as "told" or "denied".
+//! 3. [`Answer::render`] prints the answer in the form of the harness.
 //! 4. [`answer`] puts them together: it finds the repositories of the files, claims the files in the engine, and keeps the
 //!    records of [`Sessions`].
 //!

@@ -1,7 +1,7 @@
 //! Open calls: what an agent's tool calls may write and which names they hold, from the hook before a tool to the one after it.
 //!
 //! They are part of the record of a session. The harness may run several tools at once, so a name is released when the last
-//! call that needs it has ended. A call whose end is never told is closed when the turn begins or ends.
+//! call that needs it has ended. A call whose end the harness never reports is closed when the turn begins or ends.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ pub struct OpenCall {
     pub background: bool,
     /// What the harness calls that background command.
     pub task: Option<String>,
-    /// It is no call: `wait` has got these names for the next one.
+    /// It is no call: `wait` has acquired these names for the next call.
     pub waited: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct OpenName {
     pub state: PathBuf,
     /// The id of the lease and its token. None while it is not granted, or if the agent held it before by itself.
     pub lease: Option<(u64, u64)>,
-    /// Its command runs in the background: it is held on after the call.
+    /// Its command runs in the background, so the name stays held after the call.
     pub lasts: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct Wrote {
 }
 
 impl Session {
-    /// Keeps names that `wait` has got for the next call that needs them.
+    /// Keeps names that `wait` has acquired for the next call that needs them.
     pub fn keep_for_next_call(&mut self, state: &std::path::Path, leases: &[Lease]) {
         let name = |lease: &Lease| {
             let name = lease.claim.targets().next()?.as_str().to_owned();
@@ -85,7 +85,7 @@ impl Session {
         }
     }
 
-    /// A call begins. It takes over what `wait` has got for it.
+    /// A call begins. It takes over the names that `wait` has acquired for it.
     pub(crate) fn open_call(&mut self, mut call: OpenCall) {
         call.paths.truncate(MAX_ENTRIES);
         for name in &mut call.names {
@@ -146,7 +146,7 @@ impl Session {
         wrote.is_some_and(|wrote| wrote.at >= since) || self.calls.iter().any(open)
     }
 
-    /// Leases of names that no further call prolongs: those of git, and those that nobody uses yet.
+    /// Leases of names that later calls do not renew: those of git, and those that no call uses yet.
     pub(crate) fn unrenewed(&self) -> Vec<u64> {
         let brief = |call: &OpenCall| {
             let names = call.names.iter().filter(|name| call.waited || name.name.starts_with("git/"));

@@ -1,4 +1,4 @@
-//! Strangers' texts for a model: quoted, cut, on one line, without control characters.
+//! Quoting for models: texts of other agents are quoted, cut, put on one line, and lose their control characters.
 
 /// The longest quote, in characters.
 pub const MAX_QUOTE: usize = 120;
@@ -29,7 +29,7 @@ pub(crate) fn cut(text: &str, length: usize) -> String {
     short
 }
 
-/// Characters of no width, and those that turn the direction of text.
+/// Characters without a width, and those that change the direction of text.
 fn is_invisible(character: char) -> bool {
     matches!(u32::from(character),
         0x00ad | 0x061c | 0x180e | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0xfe00..=0xfe0f | 0xfeff

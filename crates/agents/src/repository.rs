@@ -1,7 +1,7 @@
 //! The repository of a file: follows symlinks, finds the state folder, and names the file as a pattern there.
 //!
-//! The file's own repository decides, not the folder in which the agent works. A file outside of any repository that takes
-//! part is nobody's business.
+//! The file's own repository decides, not the folder in which the agent works. A file outside of all repositories that
+//! take part is ignored.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -45,7 +45,7 @@ impl Wanted {
     }
 }
 
-/// A name in a repository. None if that takes no part.
+/// A name in a repository. None if the repository does not take part.
 pub fn wanted_name(name: &Name, because: &str, location: &Location) -> Option<Wanted> {
     if !takes_part(location) {
         return None;
@@ -77,7 +77,7 @@ pub fn locate(folder: &Path, named: Option<&Path>) -> Option<Location> {
     inputs.locate().ok()
 }
 
-/// What a target of a call means in its repository. None if that takes no part, or if the path cannot be claimed.
+/// What a target of a call means in its repository. None if that repository does not take part, or if the path cannot be claimed.
 pub(crate) fn wanted(target: &Target, named: Option<&Path>) -> Option<Wanted> {
     match target {
         Target::File(path) => wanted_file(path, named),
@@ -106,7 +106,7 @@ pub(crate) fn wanted_tree(folder: &Path, named: Option<&Path>) -> Option<Wanted>
     wanted(&Target::Below(locate(&real_path(folder)?, named)?.root), named)
 }
 
-/// A single file in its repository. None if that takes no part, or if the path cannot be claimed.
+/// A single file in its repository. None if that repository does not take part, or if the path cannot be claimed.
 pub fn wanted_file(path: &Path, named: Option<&Path>) -> Option<Wanted> {
     let path = real_path(path)?;
     let location = locate(path.parent()?, named)?;

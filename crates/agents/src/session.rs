@@ -1,9 +1,9 @@
 //! Records of agents' sessions: one small JSON file for each owner below `<state>/agents/`.
 //!
-//! A record is for people and messages: who works here, since when, on what note, what it was denied. Locks are in the lease
-//! store alone. A writer locks the folder, reads, and renames a new file into place. So a killed writer leaves the old record
-//! and perhaps a temporary file, and calls of one agent that come together lose nothing. There is no fsync: after a power cut
-//! all agents are gone.
+//! A record is for people and messages: which agent works here, since when, its note, the files that it was denied. Locks are
+//! in the lease store alone. A writer locks the folder, reads, and renames a new file into place. So a killed writer leaves
+//! the old record and perhaps a temporary file, and calls of one agent that come together lose nothing. There is no fsync:
+//! after a power cut all agents are gone.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -99,7 +99,7 @@ impl Session {
         Proof { origin, voucher }
     }
 
-    /// Takes over a proof of life.
+    /// Sets the proof of life.
     pub fn set_proof(&mut self, proof: &Proof) {
         let Origin { host, boot, pid_namespace, session: _ } = proof.origin.clone();
         (self.host, self.boot, self.pid_namespace) = (host, boot, pid_namespace);
@@ -260,7 +260,7 @@ fn file_name(owner: &Owner) -> String {
     if name.len() <= MAX_NAME {
         return format!("{name}.json");
     }
-    // FNV-1a. Two names that begin alike and have one sum would only share a record for people.
+    // FNV-1a. If two long names with the same beginning had the same hash, they would share a record, which protects nothing.
     let sum = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });

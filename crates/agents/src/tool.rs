@@ -41,7 +41,7 @@ pub enum Action {
         /// The files that its arguments name, where the tool is known to write files.
         paths: Vec<String>,
     },
-    /// Nobody knows.
+    /// The tool is not known: it may write anything.
     Unknown,
 }
 
@@ -270,7 +270,7 @@ fn mcp(
 
 /// The files that a tool of a file server writes.
 fn mcp_paths(tool: &str, arguments: &Map<String, Value>) -> Vec<String> {
-    // A server of repositories elsewhere has such names, too.
+    // A server for remote repositories has tools with the same names.
     let remote = ["repo", "owner", "project_id", "branch"].iter().any(|key| arguments.contains_key(*key));
     let writes = matches!(
         tool,

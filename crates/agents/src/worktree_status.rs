@@ -56,7 +56,7 @@ fn entry(entry: &[u8]) -> Option<Changed> {
     let (fields, is_new) = match entry.first()? {
         b'1' => (9, false),
         b'u' => (11, false),
-        // A folder that is a repository of its own is not ours.
+        // A folder that is a repository of its own does not belong to this work tree.
         b'?' if !entry.ends_with(b"/") => (2, true),
         _ => return None,
     };

@@ -94,7 +94,7 @@ pub struct GitUse {
 pub struct Formats {
     /// The folder in which it runs.
     pub folder: PathBuf,
-    /// The endings of the files that it formats. None: it formats many kinds.
+    /// The endings of the files that it formats. Empty: it formats files of many kinds.
     pub endings: &'static [&'static str],
 }
 

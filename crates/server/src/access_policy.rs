@@ -5,8 +5,8 @@
 //! stops cross-site request forgery; only methods that change nothing are exempt. The token or the session must be right,
 //! unless the server has no token. There are no CORS headers, so a page of another origin cannot read a response.
 //!
-//! A port belongs to nobody: every user of the machine can connect. A Unix socket knows the user at the other end, and no
-//! browser connects to it, so requests of the server's own user pass there without any check.
+//! A port belongs to nobody: every user of the machine can connect. On a Unix socket the kernel names the user at the other
+//! end, and no browser connects to it, so requests of the server's own user pass there without any check.
 
 mod host;
 
@@ -92,7 +92,7 @@ impl AccessPolicy {
         &self.0.cookie
     }
 
-    /// Whether a response that goes on may still be sent.
+    /// Whether a response that is still being sent, such as an event stream, may continue.
     pub(super) fn still_allows(&self, access: &Access) -> bool {
         let Some(token) = &self.0.state.settings().token else { return true };
         match access {

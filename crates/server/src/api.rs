@@ -11,6 +11,7 @@ pub(super) mod log;
 mod openapi;
 mod paging;
 pub(super) mod queue;
+mod request_start;
 pub(super) mod requests;
 pub(super) mod runs;
 pub(super) mod stages;
@@ -71,7 +72,7 @@ fn documented_routes(shutdown: &Shutdown) -> OpenApiRouter<AppState> {
         .routes(routes!(agents::list))
         .routes(routes!(requests::list, requests::submit))
         .routes(routes!(requests::show, requests::replace))
-        .routes(routes!(requests::run))
+        .routes(routes!(request_start::run))
         .routes(routes!(requests::answer))
         .routes(routes!(requests::set_priority))
         .routes(routes!(runs::list))

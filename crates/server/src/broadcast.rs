@@ -155,7 +155,7 @@ impl Shared {
 
     fn wake(&self) {
         if let Some(waker) = &mut *locked(&self.waker) {
-            // A full pipe wakes the thread as well.
+            // The write fails only if the thread has ended.
             let _ = waker.write(&[1]);
         }
     }

@@ -29,17 +29,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long sending a rejection may take.
 const REJECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Peer {
-    /// Somebody at an address.
+    /// A client at an address.
     Tcp {
         /// The address.
         address: SocketAddr,
         /// Our own address of the connection.
         local: SocketAddr,
     },
-    /// A process of this user, who the kernel knows.
+    /// A process of this user, as the kernel reports it.
     Unix(Uid),
 }
 

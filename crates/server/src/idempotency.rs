@@ -1,7 +1,7 @@
 //! Idempotency keys: a POST that is repeated with the same `Idempotency-Key` gets the response of the first one.
 //!
 //! Only successful responses are cached. A refused request changed nothing, so it may be sent again. The cache is in the
-//! entries of this server, bounded in size, and keeps a response for a day.
+//! memory of this server, bounded in size, and keeps a response for a day.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};

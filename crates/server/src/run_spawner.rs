@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use crate::state::AppState;
 
-/// How many runs are looked at for those of the queue.
+/// How many running runs are read to find those of the auto-run.
 const MAX_RUNNING: usize = 10_000;
 
 /// Executes runs on threads of this process.
@@ -250,12 +250,12 @@ pub(super) fn watch_runs(state: &AppState) -> Result<RescueWatch, RunError> {
     RescueWatch::begin(runs, leases, Arc::new(|_| true), start, trouble)
 }
 
-/// The server is an executor while it executes something.
+/// Registers the server as an executor of the store. The registration lasts while the server executes something.
 fn register_executor(state: &AppState) -> Result<Registration, Report> {
     executors::register(state.state_folder(), ExecutorFormat::of(&state.settings().execution))
 }
 
-/// The check of the quick pass that fails.
+/// Runs the quick checks of the doctor. Returns the first that fails.
 fn examined(state: &AppState) -> Option<FailedCheck> {
     state.examine(Pass::Quick).failed_check()
 }

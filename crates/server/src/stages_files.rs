@@ -1,7 +1,7 @@
 //! STAGES files that may be read over HTTP: only files inside of the project, after all links are followed.
 //!
-//! Errors of a file are reported with its lines. So a file that is not YAML by its name is never read, or a client could
-//! read any file of the project through error messages.
+//! Errors of a file are reported with its lines. So only files with a YAML name are read: otherwise a client could read any
+//! file of the project through error messages.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -40,7 +40,7 @@ struct Known {
     version: TokenVersion,
 }
 
-/// Which of the tokens that were in the file one after the other.
+/// The number of a token. It grows each time that the token in the file is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TokenVersion(u64);
 

@@ -106,7 +106,7 @@ impl FakeModel {
         self.shared.lock().asked.iter().any(|asked| conversation::strings(&asked.body).contains(text))
     }
 
-    /// In how many results of tools one conversation had a text, at most.
+    /// The largest number of tool results with this text in one conversation.
     #[must_use]
     pub fn times_told(&self, text: &str) -> usize {
         let count = |results: &Vec<String>| results.iter().filter(|result| result.contains(text)).count();

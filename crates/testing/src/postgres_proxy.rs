@@ -31,7 +31,7 @@ struct Shared {
     server: PathBuf,
     plan: Mutex<Plan>,
     connections: Mutex<Vec<Weak<Connection>>>,
-    /// Whether nothing gets through, as when a cable is cut: no connection ends.
+    /// Whether all messages are held back, as when a cable is cut: no connection ends.
     is_silent: Mutex<bool>,
     talks: Condvar,
 }
@@ -46,9 +46,9 @@ impl Shared {
 /// Which message breaks its connection, and what was counted.
 #[derive(Default)]
 struct Plan {
-    /// Messages of clients until the break, and how it breaks.
+    /// How many messages of clients are left until the break, and its kind.
     at: Option<(usize, Break)>,
-    /// Breaks at random: one message of this number, and how many breaks are left.
+    /// Breaks at random: about one of this many messages breaks its connection, and how many breaks are left.
     sometimes: Option<(Dice, u64, usize)>,
     breaks: usize,
     round_trips: usize,
@@ -72,7 +72,7 @@ impl PostgresProxy {
         });
         let connections = Arc::clone(&shared);
         thread::spawn(move || {
-            // It ends with the process.
+            // The thread ends with the process.
             for client in listener.incoming().flatten() {
                 let _ = Connection::start(client, &connections);
             }
@@ -91,8 +91,9 @@ impl PostgresProxy {
         *self.plan() = Plan { at: Some((number, when)), ..Plan::default() };
     }
 
-    /// Breaks the connection of about one message of `often`, before or after it, `most` times. Leaves out what a store cannot
-    /// make good: read-only transactions, whose moment does not come back, notifications, and the first message of a connection.
+    /// Breaks the connection of about one message of `often`, before or after it, `most` times. Leaves out breaks from which
+    /// a store cannot recover: in a read-only transaction, whose snapshot is lost, in a notification, and at the first message of a
+    /// connection.
     pub fn break_sometimes(&self, dice: Dice, often: u64, most: usize) {
         *self.plan() = Plan { sometimes: Some((dice, often, most)), ..Plan::default() };
     }
@@ -102,7 +103,7 @@ impl PostgresProxy {
         *self.plan() = Plan::default();
     }
 
-    /// Lets nothing through any more, or again, without a word to either side.
+    /// Holds back all messages, or passes them on again. Neither side is told, and no connection ends.
     pub fn silence(&self, is_silent: bool) {
         *lock(&self.shared.is_silent) = is_silent;
         self.shared.talks.notify_all();
@@ -166,7 +167,7 @@ struct Connection {
     answers: Mutex<Answers>,
 }
 
-/// What the server owes.
+/// The answers that a connection waits for.
 struct Answers {
     /// Messages that end with an answer, and the answers that have come.
     asked: usize,
@@ -265,7 +266,7 @@ impl Connection {
     }
 }
 
-/// What goes on in a connection that a random break leaves out.
+/// The part of a connection in which no random break may come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Delicate {
     No,
@@ -278,7 +279,7 @@ enum Delicate {
 }
 
 impl Delicate {
-    /// The same after a message.
+    /// The next state, after a message.
     fn after(self, message: &Message) -> Self {
         let has = |text: &str| message.bytes.windows(text.len()).any(|part| part == text.as_bytes());
         match self {
@@ -293,10 +294,10 @@ impl Delicate {
     }
 }
 
-/// Messages of one side, cut out of what it sends.
+/// Splits the bytes that one side sends into messages.
 struct Messages {
     bytes: Vec<u8>,
-    /// The first message of a client has no letter.
+    /// Whether the next message is the first one of a client, which has no type byte.
     is_first: bool,
 }
 
@@ -311,7 +312,7 @@ impl Messages {
         Self { bytes: Vec::new(), is_first }
     }
 
-    /// Waits for more. False at the end.
+    /// Waits for more bytes. False at the end of the connection.
     fn receive(&mut self, mut from: impl Read) -> io::Result<bool> {
         let mut part = vec![0; 1 << 16];
         let read = from.read(&mut part)?;

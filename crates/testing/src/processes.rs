@@ -1,4 +1,4 @@
-//! Processes of the machine: who lives, who has ended, who belongs to a state folder.
+//! Processes of the machine: which live, which have ended, which belong to a state folder.
 
 use std::fs;
 use std::path::Path;

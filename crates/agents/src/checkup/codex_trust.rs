@@ -11,7 +11,7 @@ use crate::setup::{Folders, is_ours};
 
 /// Codex answers in a fraction of a second; its first start may take longer.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The id of the question.
+/// The JSON-RPC id of the request.
 const QUESTION: u64 = 2;
 
 /// What Codex says about our hooks.

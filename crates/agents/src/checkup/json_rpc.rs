@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// The longest line of an answer that is read, in bytes. Larger ones say that this is another program.
+/// The longest line of an answer that is read, in bytes. No program that is asked here sends longer ones.
 const MAX_LINE: u64 = 4 << 20;
 
 /// Starts a program, sends it messages, and returns its answer with this id. None if it does not answer within the limit.
@@ -19,7 +19,7 @@ const MAX_LINE: u64 = 4 << 20;
 pub fn ask(command: &mut Command, messages: &[Value], id: u64, limit: Duration) -> io::Result<Option<Value>> {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let answer = answer_of(&mut child, messages, id, limit);
-    // It ends with its standard input. One that does not is stopped: it has nothing to finish.
+    // The program ends when its standard input is closed. If it does not, it is killed: it has nothing to finish.
     let _ = child.kill();
     let _ = child.wait();
     Ok(answer)
@@ -38,7 +38,7 @@ fn answer_of(child: &mut Child, messages: &[Value], id: u64, limit: Duration) ->
             }
             let message = serde_json::from_str::<Value>(&line).ok();
             if let Some(answer) = message.filter(|message| message["id"] == id) {
-                // Nobody listens after the time is up.
+                // After the time limit the receiver is gone.
                 let _ = sender.send(answer);
                 return;
             }

@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::samples::{self, FOREIGN};
 use crate::harness::Harness;
 
-/// As long as the harness waits.
+/// How long a command line may take: as long as a harness waits for its hook.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// How long each answer took.
@@ -88,7 +88,7 @@ fn call(harness: Harness, command: &str, session: &str, folder: &Path) -> Result
     shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = shell.spawn().map_err(ProofError::Run)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A command line that does not read its input shows by its answer what it is.
+        // The write fails if the command line does not read its input. Its answer is checked all the same.
         let _ = stdin.write_all(sample.input.to_string().as_bytes());
     }
     let (sender, receiver) = mpsc::channel();
@@ -96,7 +96,7 @@ fn call(harness: Harness, command: &str, session: &str, folder: &Path) -> Result
         thread::spawn(move || {
             let mut text = Vec::new();
             let read = stdout.read_to_end(&mut text).map(|_| text);
-            // Nobody listens after the time is up.
+            // After the time limit the receiver is gone.
             let _ = sender.send(read);
         });
     }

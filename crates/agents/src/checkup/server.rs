@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::{Checkup, Health, again, json_rpc, unreadable};
 use crate::setup::{Folders, Scope, SetUp, SettingsFile, server_in};
 
-/// Harnesses wait longer for the start of a server.
+/// How long the server may take to answer. Harnesses wait longer for the start of a server.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The id of the question.
+/// The JSON-RPC id of the request.
 const QUESTION: u64 = 2;
 
 /// Adds what was seen of the server.
@@ -18,7 +18,7 @@ pub fn check(checkup: &mut Checkup, folders: &Folders, scope: Scope, file: &Sett
     let shown = folders.shown(&file.path);
     let fix = || Some(again(checkup.harness, scope));
     let (health, detail, fix) = match server_in(file) {
-        // A file with hooks, too, was reported with them.
+        // If the file also has hooks, the check of the hooks has reported the error already.
         Err(_) if file.has_hooks() => return,
         Err(error) => return unreadable(checkup, folders, file, &error),
         Ok(None) => (Health::Warns, format!("{shown} has no MCP server lockkeeper"), fix()),

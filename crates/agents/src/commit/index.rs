@@ -1,5 +1,5 @@
-//! Index of one commit: made now from HEAD, with the paths of the commit as they are in the work tree. And the common index, in which
-//! the same paths become as committed, and nothing else changes.
+//! Index of one commit: made now from HEAD, with the paths of the commit as they are in the work tree. Also updates the same
+//! paths in the common index after the commit, and nothing else there.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,11 +14,11 @@ use lockkeeper_platform::{poll, random, wall_clock};
 use super::entry::Entry;
 use crate::git::{Git, GitError};
 
-/// How long the common index may be locked by another git command.
+/// How long to wait while another git command has locked the common index.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the lock is looked at where the system does not report changes.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// An index of a commit that was killed is removed after this many seconds.
+/// The age in seconds at which the index of a killed commit is removed.
 const LEFT_AFTER: i64 = 60 * 60;
 
 /// An index file of its own. It is removed when it is dropped.
@@ -27,7 +27,7 @@ pub struct OwnIndex {
 }
 
 impl OwnIndex {
-    /// Makes an index that is as HEAD. What the common index knows about files is kept, so that git need not read them again.
+    /// Makes an index with the content of HEAD. It keeps the stat data of the common index, so that git need not read all files again.
     pub(super) fn new(git: &Git, state: &Path, head: Option<&str>) -> Result<Self, GitError> {
         let own = Self::free_name(state)?;
         match (head, copy_with_time(&git.folder.join("index"), &own.path)) {
@@ -38,7 +38,7 @@ impl OwnIndex {
         Ok(own)
     }
 
-    /// Makes a copy of the common index in which these entries are as given.
+    /// Makes a copy of the common index in which these entries are replaced.
     pub(super) fn without(git: &Git, state: &Path, entries: &[Entry]) -> Result<Self, GitError> {
         let own = Self::free_name(state)?;
         copy_with_time(&git.folder.join("index"), &own.path).map_err(GitError::NotStarted)?;
@@ -57,9 +57,9 @@ impl OwnIndex {
         &self.path
     }
 
-    /// Takes exactly these paths over from the work tree: new, changed and deleted ones.
+    /// Updates exactly these paths from the work tree: new, changed and deleted ones.
     ///
-    /// Not `git add`: to it a path also means all that is below it, and a file may have become a folder with files of others.
+    /// It does not use `git add`, which also adds everything below a path: a file may have become a folder with files of others.
     pub(super) fn take(&self, git: &Git, paths: &[&Path]) -> Result<(), GitError> {
         let mut input = Vec::new();
         for path in paths {
@@ -76,13 +76,14 @@ impl OwnIndex {
 
 impl Drop for OwnIndex {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by a later commit.
+        // If the removal fails, a later commit removes the files.
         let _ = fs::remove_file(&self.path);
         let _ = fs::remove_file(self.path.with_extension("index.lock"));
     }
 }
 
-/// Copies an index. Git compares the time of the index with those of files, to find what was changed while the index was written.
+/// Copies an index with its modification time. Git compares that time with those of files, to find files that changed while the
+/// index was written.
 fn copy_with_time(from: &Path, to: &Path) -> io::Result<()> {
     let written_at = fs::metadata(from)?.modified()?;
     fs::copy(from, to)?;
@@ -106,7 +107,7 @@ fn remove_leftovers(state: &Path) {
     }
 }
 
-/// Makes these paths as committed in the common index. Waits if another git command has locked it.
+/// Sets these paths in the common index to what was committed. Waits if another git command has locked it.
 pub(super) fn set_in_common_index(git: &Git, entries: &[Entry]) -> Result<(), GitError> {
     let input = index_info(entries);
     let lock = git.folder.join("index.lock");
@@ -120,7 +121,7 @@ pub(super) fn set_in_common_index(git: &Git, entries: &[Entry]) -> Result<(), Gi
         }
         if is_locked(&lock) {
             let descriptors: Vec<_> = watch.as_fd().into_iter().collect();
-            // If it cannot wait, it tries again at once, until the time is up.
+            // If the wait fails, the loop tries again at once, until the time is up.
             let _ = poll::wait(&descriptors, Some(LOOK_AGAIN));
         }
     }

@@ -42,7 +42,7 @@ impl Selection {
     /// The lease store cannot be read.
     pub fn claimed_by(owner: &Owner, engine: &Engine, work_tree: &str) -> Result<Self, OpenError> {
         let mut leases: Vec<Lease> = engine.leases_of(owner)?;
-        // Who has not picked its lease up yet has not worked on the file.
+        // An owner that has not picked up its lease yet has not worked on the file.
         leases.retain(|lease| lease.pickup_by.is_none() && holds_in(lease, work_tree));
         Ok(Self::Claims(leases))
     }

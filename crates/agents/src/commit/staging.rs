@@ -1,8 +1,9 @@
-//! Who staged what: groups that share an index of git, and commit what they have staged, do not take each other's files.
+//! Owners of staged files: groups share an index of git, and a commit of one group leaves out what other groups have staged.
 //!
-//! The caller holds `git/index` while a command of git runs. What the index has more than HEAD is compared before and after the
-//! command: what has changed was staged by its owner. A commit without paths then uses a copy of the index in which
-//! everything that other live owners have staged is as in HEAD. What nobody or a dead owner has staged is committed as by git alone.
+//! The caller holds `git/index` while a command of git runs. The difference between index and HEAD is read before and after
+//! the command: what has changed was staged by the owner of the command. A commit without paths then uses a copy of the index
+//! in which everything that other live owners have staged is as in HEAD. What nobody or a dead owner has staged is committed
+//! as by git alone.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -72,8 +73,8 @@ impl<'s> Staging<'s> {
         OwnIndex::without(&self.git, self.state, &foreign).map(Some)
     }
 
-    /// Makes the paths of the commit that was made with an index of its own as committed in the common index: hooks of the
-    /// repository may have changed them.
+    /// After a commit with an index of its own, sets its paths in the common index to what was committed: hooks of the repository
+    /// may have changed them.
     pub fn committed(&self) -> Result<(), GitError> {
         set_in_common_index(&self.git, &made(&self.git, "HEAD")?.entries)
     }

@@ -1,7 +1,7 @@
-//! Attribution: whose are the files that a command has changed, if that could not be known before.
+//! Attribution: finds the owner of files that a command has changed, if its writes could not be known before.
 //!
-//! The kernel notes when a file last changed (ctime), and no program can set that back. So what a command changed are the paths that
-//! differ from the last commit and changed after the command had begun; nothing has to be read before it. A file that is free
+//! The kernel notes when a file last changed (ctime), and no program can set that back. So a command changed the paths that
+//! differ from the last commit and whose ctime is after its start; nothing has to be read before it. A file that is free
 //! becomes the agent's. A file that another owner has is an incident, unless that owner may have written it in the same
 //! time: both are told, and the log of incidents has a line.
 
@@ -24,16 +24,16 @@ use crate::repository::{Wanted, locate, takes_part, wanted_file};
 use crate::session::{Session, Written};
 use crate::worktree_status::{changed, ignored};
 
-/// A file is dated by a clock that ticks a few hundred times in a second.
+/// The kernel takes the times of files from a clock that ticks a few hundred times a second, so they may be too early by a tick.
 const TICK_MICROS: i64 = 20_000;
 /// With more changed files than this, none is claimed: nobody would edit them one by one.
 const MAX_FILES: usize = 300;
 
 impl Hook<'_> {
-    /// Finds out what calls have changed that could not be known before, and whose it is.
+    /// Finds the files that calls have changed although that could not be known before, and their owners.
     pub(super) fn look(&self, stores: &Stores, calls: &[OpenCall]) -> Result<(), HookError> {
         for call in calls {
-            // Without git, or in a repository that takes part no more, there is nothing to be seen.
+            // Without git, or in a repository that no longer takes part, nothing can be attributed.
             let named = self.call.state.as_deref();
             let Some(location) = locate(&call.root, named).filter(takes_part) else { continue };
             let store = Store::new(&location);
@@ -117,7 +117,7 @@ impl Hook<'_> {
             let claims = wanted.iter().map(claim).collect();
             (wanted, claims)
         };
-        // Among very many files only those are looked up that another agent has written.
+        // With too many files, only those that another agent has written are looked up.
         let is_written = |path: &&PathBuf| {
             let of = |other: &Session| path.to_str().is_some_and(|path| other.wrote.contains_key(path));
             others.iter().any(of)
@@ -170,7 +170,7 @@ impl Hook<'_> {
         let holder: &Owner = &lease.claim.owner;
         let session = others.iter().find(|session| session.owner == holder.as_str());
         let since = call.began - TICK_MICROS;
-        // It has claimed the file after the command had begun, or may have written it itself.
+        // The holder has written the file since the command began, or may have done so in a call that is open.
         if session.is_some_and(|session| session.may_have_written(&wanted.path, since)) {
             return Ok(None);
         }
@@ -205,7 +205,7 @@ fn changed_since(root: &Path, since: i64) -> Vec<PathBuf> {
     let all = changed(root).unwrap_or_default().into_iter().map(|changed| root.join(changed.path));
     let is_new = |path: &PathBuf| match path.symlink_metadata() {
         Ok(meta) => changed_at(&meta) >= since,
-        // It was removed. The folder tells when at the earliest; a folder that is gone as well tells nothing.
+        // The path was removed, at the latest when its folder last changed. If the folder is gone as well, the time is not known.
         Err(_) => path
             .parent()
             .and_then(|folder| folder.symlink_metadata().ok())

@@ -36,8 +36,8 @@ impl Hook<'_> {
         let mut changes = CallChanges::default();
         match self.input.event {
             Event::BeforeTool => {
-                // The end of an earlier call may never be told, so look now. It may also still run, so it stays open.
-                // Two settings files may call the hook for one call.
+                // The harness may never report the end of an earlier call, so look now. The call may also still run, so it
+                // stays open. Two settings files may call the hook for one call.
                 let own = self.input.tool.as_ref().map(|tool| id_of(self.input, tool));
                 let is_earlier = |call: &&mut OpenCall| is_unseen(call) && own.as_ref() != Some(&call.id);
                 for call in session.calls.iter_mut().filter(is_earlier) {
@@ -92,7 +92,7 @@ impl Hook<'_> {
         }
     }
 
-    /// Names of commands that go on after the tool has ended are held on.
+    /// Keeps the names of commands that continue in the background after the tool has ended.
     fn go_on_in_background(&self, session: &mut Session, id: &str) {
         let Some(call) = session.calls.iter_mut().find(|call| call.id == id && !call.background) else {
             return;
@@ -125,7 +125,7 @@ impl Hook<'_> {
         let change = |session: &mut Session| {
             let at = session.calls.iter().rposition(|call| call.id == open.id && !call.background);
             let Some(call) = at.map(|at| session.calls.remove(at)) else { return };
-            // What `wait` has got stays for the next attempt.
+            // Names that `wait` acquired stay for the next attempt.
             let names: Vec<OpenName> = call.names.into_iter().filter(|name| name.lease.is_some()).collect();
             if !names.is_empty() {
                 session.open_call(OpenCall { names, waited: true, ..OpenCall::default() });
@@ -187,12 +187,12 @@ impl Hook<'_> {
     }
 }
 
-/// Whether what a call changed is still to be looked at.
+/// Whether somebody still has to look at what a call changed.
 fn is_unseen(call: &OpenCall) -> bool {
     call.unknown.is_some() && !call.background && call.root != PathBuf::new()
 }
 
-/// Names are waited for, unless waiting would never end, or would end the holder's processes.
+/// Whether the hook waits for a denied name: not if the wait would never end, or would end the holder's processes.
 fn can_be_waited_for(denial: &Denial) -> bool {
     let is_name = denial.claim.targets().all(|target| matches!(target, Target::Name(_)));
     let mut leases = denial.blockers.iter().flat_map(|blocker| &blocker.leases);
@@ -204,7 +204,7 @@ fn can_be_waited_for(denial: &Denial) -> bool {
 pub(super) fn release(names: &[OpenName]) -> Result<(), HookError> {
     for name in names.iter().filter(|name| has_store(&name.state)) {
         if let Some((lease, token)) = name.lease {
-            // It may have ended by its time, which is as good.
+            // If its TTL has ended meanwhile, nothing is left to release.
             let engine = open_engine(&name.state)?;
             let _ = engine.release(LeaseId(lease), Some(Token(token))).map_err(OpenError::Store)?;
         }

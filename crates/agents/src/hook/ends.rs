@@ -37,7 +37,7 @@ impl Hook<'_> {
         Ok(())
     }
 
-    /// The agent waits for its user: files as committed are let go, others stay for a while.
+    /// The agent waits for its user: claims on committed files are released, others stay for a while.
     pub(super) fn end_turn(&self, stores: &Stores) -> Result<(), HookError> {
         self.close_all(stores)?;
         for store in stores.iter() {

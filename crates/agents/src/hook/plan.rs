@@ -79,7 +79,7 @@ impl Plan {
         places: &mut Places<'_>,
     ) -> Vec<Wanted> {
         let in_background = matches!(tool.action, Action::Runs { background: true, .. });
-        // `commit` holds the index by itself, and would wait for its own caller.
+        // `lockkeeper commit` acquires `git/index` itself. If the hook held that name, the command would wait for its own caller.
         let commits = found.commands.iter().any(|command| command.text.starts_with("lockkeeper commit"));
         let git = |used: &GitUse| used.parts.iter().map(|part| part.name()).collect::<Vec<_>>();
         for used in found.git.iter().filter(|_| !commits) {

@@ -13,7 +13,7 @@ use crate::foreign::{Foreign, Others, shown};
 use crate::worktree_status::{Changed, changed};
 use crate::writes::Staged;
 
-/// Commits whose content a commit takes over. The git guard knows which paths those are.
+/// Files of git that show a merge, cherry-pick, rebase or revert under way. The git guard checks the paths of its commit.
 const TAKES_OVER: [&str; 4] = ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REBASE_HEAD", "REVERT_HEAD"];
 
 impl Hook<'_> {

@@ -63,7 +63,7 @@ impl Store {
         }
         let engine = self.engine()?;
         for (lease, token) in leases {
-            // It may have ended meanwhile, which is as good.
+            // If the lease has ended meanwhile, nothing is left to release.
             let _ = engine.release(*lease, Some(*token)).map_err(OpenError::Store)?;
         }
         Ok(())

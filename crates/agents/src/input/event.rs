@@ -38,11 +38,11 @@ impl Event {
                 None => {}
             }
         }
-        // Copilot with its own keys does not name the event.
+        // With its own keys, Copilot does not name the event.
         match (input.contains_key("toolName"), input.contains_key("toolResult")) {
             (true, false) => Ok(Self::BeforeTool),
             (true, true) => Ok(Self::AfterTool),
-            // Nor does it when a sub-agent begins, with the keys of Claude either.
+            // For the begin and the end of a sub-agent it does not name the event with the keys of Claude, either.
             (false, _) if input.contains_key("agentName") && input.contains_key("stopReason") => {
                 Ok(Self::SubagentEnds)
             }

@@ -26,7 +26,7 @@ pub(super) fn id(input: &Map<String, Value>, keys: &[&'static str]) -> Result<Op
     Ok(None)
 }
 
-/// A text that only helps: of another type it is left out.
+/// An optional text. A value of another type counts as missing.
 pub(super) fn optional_text(input: &Map<String, Value>, keys: &[&str]) -> Option<String> {
     let text = keys.iter().find_map(|key| input.get(*key)?.as_str())?;
     (text.len() <= 1000).then(|| text.to_owned())

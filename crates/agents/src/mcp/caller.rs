@@ -19,7 +19,7 @@ pub(super) const OWN_HARNESS: &str = "mcp";
 /// The fields in which harnesses send the id of the tool call, which their hook has seen, too.
 const CALL_IDS: [&str; 2] = ["claudecode/toolUseId", "callId"];
 
-/// What a call says of itself, besides its arguments as the tool reads them.
+/// The parts of a call that show who makes it.
 pub(super) struct CallMarks<'a> {
     /// The tool.
     pub(super) tool: &'a str,
@@ -29,11 +29,11 @@ pub(super) struct CallMarks<'a> {
     pub(super) meta: &'a Map<String, Value>,
 }
 
-/// In whose name a call is made.
+/// The agent that makes a call.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) owner: Owner,
-    /// What vouches for its claims.
+    /// The proof of life of its claims.
     pub(super) proof: Proof,
     /// The harness that its hook has registered, else [`OWN_HARNESS`].
     pub(super) harness: String,

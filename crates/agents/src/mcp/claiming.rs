@@ -27,13 +27,13 @@ pub(super) const LONGEST: Duration = Duration::from_secs(45);
 pub(super) struct Interrupt(PipeReader);
 
 impl Interrupt {
-    /// An interrupt, and what keeps it from coming.
+    /// Creates an interrupt. It comes when the returned writer is dropped.
     pub(super) fn new() -> Result<(Self, PipeWriter), CallError> {
         let (reader, writer) = pipe()?;
         Ok((Self(reader), writer))
     }
 
-    /// Readable when it comes.
+    /// A descriptor that becomes readable when the interrupt comes.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -95,7 +95,8 @@ impl Visit<'_> {
             let acquired = engine
                 .resume(ticket.id, self.settings.ticket, &options, &mut |_| {})
                 .map_err(OpenError::Store)?;
-            // One more look at the store says how things are now.
+            // The next turn of the loop reads the store again. It is the last one, unless the lease was granted or the ticket
+            // is gone.
             is_over = !matches!(acquired, Acquired::Granted(_) | Acquired::Gone) || Instant::now() >= until;
         }
     }
@@ -133,7 +134,7 @@ impl Visit<'_> {
         let mut leases: Vec<Value> = Vec::new();
         for claim in claims {
             let lease = held.iter().find(|lease| lease.claim.satisfies(&claim.resources));
-            // Without one, an owner above holds it, which is enough.
+            // If the agent has no lease of its own, an owner above it holds the target, which is enough.
             leases.extend(lease.map(|lease| {
                 json!({ "target": claim_text(claim), "lease": lease.id.to_string(), "token": lease.token.0 })
             }));

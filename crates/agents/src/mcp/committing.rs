@@ -79,7 +79,7 @@ impl Visit<'_> {
                 return Err(refusal(&error));
             }
         };
-        // The commit is made: a lease that ended meanwhile changes nothing.
+        // If the lease on `git/index` had ended before its release, the result is the same.
         let _ = released.map_err(OpenError::Store)?;
         Ok(result)
     }
@@ -89,7 +89,7 @@ fn refusal(error: &(dyn std::error::Error + 'static)) -> CallError {
     CallError::Refused(format!("{}. Nothing was committed.", one_line(&with_causes(error))))
 }
 
-/// Takes `git/index`. None if others commit for longer than a call lasts, or the call was ended.
+/// Acquires `git/index`. None if others hold it for longer than a call may last, or if the call is interrupted.
 fn hold_index(
     visit: &Visit<'_>,
     engine: &Engine,
@@ -111,7 +111,7 @@ fn hold_index(
     match engine.resume(ticket, stays, &options, &mut |_| {}).map_err(OpenError::Store)? {
         Acquired::Granted(grant) => Ok(Some(grant.lease)),
         Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
-            // It may have been granted at this moment: then it is given back.
+            // If the lease was granted at this moment, it is released.
             let granted = engine.give_up(&waiting.ticket).map_err(OpenError::Store)?;
             if let Some(grant) = granted {
                 let _ = engine.release(grant.lease.id, Some(grant.lease.token)).map_err(OpenError::Store)?;

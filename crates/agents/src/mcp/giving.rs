@@ -49,7 +49,7 @@ impl Visit<'_> {
             }
             for lease in engine.leases_of(&self.caller.owner).map_err(OpenError::Store)? {
                 if is_meant(&lease.claim) {
-                    // It may have ended meanwhile, which is as good.
+                    // If the lease has ended meanwhile, nothing is left to release.
                     let _ = engine.release(lease.id, Some(lease.token)).map_err(OpenError::Store)?;
                     released.push(claim_text(&lease.claim));
                 }

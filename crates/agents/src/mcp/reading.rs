@@ -66,7 +66,7 @@ impl Server {
 }
 
 impl Visit<'_> {
-    /// Who would be in the way of a claim.
+    /// The leases of others that would block a claim. Waiters are not checked.
     pub(super) fn check(&self) -> Result<Value, CallError> {
         let mut conflicts = Vec::new();
         if let Some(engine) = engine_to_read(&self.location.state)? {

@@ -108,7 +108,7 @@ fn waits_before(asked: &str, ticket: &Ticket, witness: &str, now: Moment) -> Val
     })
 }
 
-/// Who has what was denied.
+/// The leases that caused denials.
 pub(super) fn conflicts(denied: &[Denial], now: Moment, sessions: &Sessions) -> Vec<Value> {
     let mut found = Vec::new();
     for denial in denied {

@@ -13,7 +13,7 @@ pub const SERVERS: &str = "mcp_servers";
 pub fn with_server(text: &str, program: &str) -> Result<String, TextError> {
     let mut config = parse(text)?;
     let servers = config.entry(SERVERS).or_insert_with(|| {
-        // No header of its own: only that of the server.
+        // Written without a header `[mcp_servers]`: the header of the server is enough.
         let mut servers = Table::new();
         servers.set_implicit(true);
         Item::Table(servers)

@@ -22,7 +22,8 @@ pub fn without_file(text: &str, file: &str) -> Option<String> {
     if let Some(rest) = text.strip_prefix(&format!("{pair}\n")) {
         return Some(rest.to_owned());
     }
-    // The end of the line before goes, ours stays: so a file without an end of its last line gets its bytes back, too.
+    // Removes the line end before our lines and keeps the one after them. So a file whose last line had no line end gets its former
+    // bytes back, too.
     let lines = format!("\n{pair}");
     let is_line = |at: &usize| matches!(text.as_bytes().get(at + lines.len()), None | Some(b'\n'));
     let at = text.match_indices(&lines).map(|(at, _)| at).find(is_line)?;

@@ -121,7 +121,7 @@ impl<'f> SetUp<'f> {
                     before.as_ref().map(without).transpose().map_err(SetUpError::Text)?
                 }
             };
-            // From the present text: what is current stays as it is.
+            // Made from the present text, so that entries which are current stay as they are.
             let after = self.with(file, before.as_deref().unwrap_or_default())?;
             (former, with_line_end(after, before.is_none()))
         };
@@ -171,7 +171,7 @@ impl<'f> SetUp<'f> {
     ///
     /// # Errors
     ///
-    /// The file, its folder or the record cannot be written. Then the file is as before.
+    /// The file, its folder or the record cannot be written. The file is then as before, unless only its record failed after it.
     pub fn apply(&self, change: &Change, removes: bool) -> io::Result<()> {
         let Change { file, before, after, record, former, folders } = change;
         if let (Some(name), Some(after), false) = (record, after, removes) {
@@ -236,7 +236,7 @@ impl<'f> SetUp<'f> {
         git.status().is_ok_and(|status| status.success())
     }
 
-    /// Work trees share the folder of records, and each has its own files.
+    /// The name of the record of a file. Work trees share the folder of records, so the name contains the work tree.
     fn record_name(&self, file: &SettingsFile) -> String {
         let tree = self.folders.location().work_tree();
         let tree = tree.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
@@ -284,7 +284,7 @@ fn with_line_end(text: String, is_new: bool) -> String {
     if is_new && !text.ends_with('\n') { text + "\n" } else { text }
 }
 
-/// Whether settings say nothing.
+/// Whether settings have no entry besides a version.
 fn is_empty(text: &str) -> bool {
     let compact: String = text.split_whitespace().collect();
     compact.is_empty() || compact == "{}" || compact == r#"{"version":1}"#

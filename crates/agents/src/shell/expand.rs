@@ -12,7 +12,7 @@ use crate::place::join;
 const MAX_COMBINATIONS: usize = 16;
 
 impl Reader<'_> {
-    /// The fields of a word. What runs within it is read on the way.
+    /// The fields of a word. Also reads its substitutions.
     pub(super) fn fields(&mut self, word: &Word, state: &State) -> Vec<Value> {
         let words = self.combinations(word, state);
         self.spend(words.iter().map(|word| word.characters.len()).sum());
@@ -88,7 +88,7 @@ impl Reader<'_> {
             .then(|| files.into_iter().cloned().collect())
     }
 
-    /// Reads what runs while the word is expanded, and drops its value.
+    /// Reads the substitutions of a word, and ignores the value of the word.
     pub(super) fn evaluate(&mut self, word: &Word, state: &State) {
         for piece in &word.0 {
             self.run_piece(piece, state);

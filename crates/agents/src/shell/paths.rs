@@ -12,7 +12,7 @@ use crate::writes::Target;
 
 /// A script makes at most this many links; others are not followed.
 const MAX_LINKS: usize = 32;
-/// To list folders counts as much as this many bytes of text.
+/// Listing folders costs as many steps as this many bytes of text.
 const LISTING_BYTES: usize = 64 * 1024;
 
 impl Reader<'_> {

@@ -1,4 +1,4 @@
-//! What programs do with their arguments: builtins of the shell, and who is asked for the others.
+//! What programs do with their arguments: builtins of the shell are here, other programs in the modules below.
 //!
 //! A program that is in no table may write anything: that is a reason in [`Writes::unknown`](crate::Writes::unknown).
 

@@ -11,9 +11,9 @@ use super::value::Value;
 use crate::place::Place;
 use crate::writes::Writes;
 
-/// Commands that are read before the reader gives up. Loops count once for each turn, and long words count more.
+/// How many commands are read before the reader gives up. Each turn of a loop counts, and long words count more.
 const MAX_STEPS: usize = 5_000;
-/// So many bytes of text count as one command.
+/// This many bytes of text count as one command.
 const STEP_BYTES: usize = 1_024;
 /// How deep lists may nest, also through functions, `eval` and `bash -c`.
 const MAX_DEPTH: usize = 100;

@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// Takes over what a list may have changed that runs or not.
+    /// Merges the state after a list that may or may not have run: a changed variable then has several possible values.
     pub(super) fn merge(&mut self, other: Self) {
         if self.cwd != other.cwd {
             self.cwd = None;

@@ -89,9 +89,9 @@ pub(super) struct Word(pub(super) Vec<Piece>);
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Piece {
-    /// Unquoted text: braces, `~` and wildcards count.
+    /// Unquoted text: braces, `~` and wildcards are expanded.
     Plain(String),
-    /// Quoted text: nothing counts.
+    /// Quoted text: nothing is expanded.
     Quoted(String),
     /// `$NAME`, `${NAME}`.
     Variable { name: String, quoted: bool },

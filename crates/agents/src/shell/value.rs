@@ -22,16 +22,16 @@ impl Value {
     }
 }
 
-/// How much a character counts.
+/// Which expansions apply to a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// Unquoted: a brace, `~` or wildcard.
+    /// Unquoted: it may be a brace, `~` or a wildcard.
     Plain,
-    /// Of an unquoted variable: a wildcard.
+    /// From an unquoted variable: it may be a wildcard.
     Wildcard,
-    /// Quoted: itself.
+    /// Quoted: it stands for itself.
     Quoted,
-    /// A blank of an unquoted variable: ends the field.
+    /// A blank from an unquoted variable: it ends the field.
     Split,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Marked {
 const MAX_FIELDS: usize = 64;
 /// Variables may make a word this long, in characters. `x=$x$x` doubles.
 const MAX_EXPANDED: usize = 1 << 16;
-/// A word may have this many opening braces that count.
+/// A word may have this many opening braces that are expanded.
 const MAX_BRACES: usize = 32;
 
 impl Marked {
@@ -115,7 +115,7 @@ impl Marked {
     }
 }
 
-/// Expands the first brace expression, then the others in what comes of it. False: too many words.
+/// Expands the first brace expression, then the others in the results. False: too many words.
 fn expand_braces(word: Vec<(char, Mark)>, words: &mut Vec<Vec<(char, Mark)>>, depth: usize) -> bool {
     if words.len() > MAX_FIELDS || depth > MAX_FIELDS {
         return false;

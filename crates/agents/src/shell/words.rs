@@ -368,7 +368,7 @@ impl Parser<'_> {
     }
 }
 
-/// What runs, and what changes, while a word is expanded whose value is not worked out.
+/// The substitutions, and the names of changed variables, of a word whose value is not worked out.
 fn opaque(word: Word) -> Piece {
     let (mut lists, mut changes) = (Vec::new(), Vec::new());
     for piece in word.0 {

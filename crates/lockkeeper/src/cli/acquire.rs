@@ -52,7 +52,7 @@ impl Verb for Args {
 
 fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
-    // Without a name nobody comes back for the ticket.
+    // Without a name no later command can continue with the ticket.
     let keep_ticket = args.ticket.is_some();
     let settings = WaitSettings { waiting, keep_ticket, signals_win: false, quiet: args.quiet };
     let name: Option<TicketName> = args.ticket.as_deref().map(str::parse).transpose()?;
@@ -118,7 +118,8 @@ impl Binding {
         if let (Some(ttl), None) = (ttl, pid) {
             let because = format!("until its TTL of {} ends", print::span(ttl.get()));
             let contract = contract.unwrap_or(Contract::Lease);
-            // It proves nothing about life. Later commands of the same script may release the lease without its token.
+            // The process is recorded, but its death does not end the lease: only the TTL does. Later commands of the same
+            // script may release the lease without its token.
             let family = holder_process::choose(None, &|name: &str| std::env::var(name).ok()).ok().flatten();
             let voucher = family.map_or(Voucher::Time, |found| Voucher::TimeFor(found.process));
             return Ok(Self { voucher, contract, ttl: Some(ttl), because });
@@ -162,7 +163,7 @@ fn no_process_outlives() -> Report {
     )
 }
 
-/// Gives the lease that the owner has already the TTL of this request, if that is longer.
+/// Extends the TTL of a lease that the owner already has to the TTL of this request, if that is longer.
 fn extend(engine: &Engine, grant: Grant, wanted: Option<Ttl>) -> Result<Grant, Report> {
     let Grant { lease, joined } = grant;
     let longer = wanted.filter(|wanted| lease.claim.ttl.is_some_and(|ttl| ttl.get() < wanted.get()));
@@ -237,7 +238,7 @@ fn known_ticket(
     Ok(Some(*id))
 }
 
-/// Who continues the wait, and the process that the lease is tied to then, if the claim is tied to a process at all.
+/// The process that continues the wait. If the claim is tied to a process, the lease is tied to this one.
 fn resumer(context: &Context, args: &Args, engine: &Engine, id: LeaseId) -> Result<Resumer, Report> {
     let pid = args.pid.as_deref().map(pid).transpose()?;
     let caller = engine.caller(None, context.named_owner(args.lease.owner()?.as_ref()));

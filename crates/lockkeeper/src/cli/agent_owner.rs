@@ -9,7 +9,7 @@ use lockkeeper_platform::{holder_process, origin};
 
 use super::context::Context;
 
-/// The owner in whose name an agent's command runs, and what vouches for its claims.
+/// The owner in whose name an agent's command runs, and the proof of life of its claims.
 pub(super) struct AgentOwner {
     pub(super) owner: Owner,
     pub(super) proof: Proof,

@@ -90,7 +90,7 @@ fn run(context: &Context, args: &Args) -> Result<Committed, Report> {
     Ok(made)
 }
 
-/// Who commits: named, or the agent whose process runs this command, or a person.
+/// The caller: the owner that a flag names, else the agent whose process runs this command, else a person.
 fn caller(context: &Context, flag: Option<&str>) -> Result<Caller, Report> {
     let flag: Option<Owner> = flag.map(str::parse).transpose()?;
     let here = origin::origin().map_err(OpenError::Machine)?;

@@ -40,7 +40,7 @@ impl Verb for Args {
         let (sender, receiver) = mpsc::channel();
         // If no thread can be started, there are no candidates.
         let _ = thread::Builder::new().name("complete".to_owned()).spawn(move || {
-            // Nobody listens after the time is up.
+            // After the time limit the receiver is gone.
             let _ = sender.send(offer(&words));
         });
         if let Ok(offer) = receiver.recv_timeout(LIMIT) {

@@ -79,7 +79,7 @@ impl Context {
         Ok(context)
     }
 
-    /// For a file that may be in another repository than the current folder.
+    /// The context of a file that may be in another repository than the current folder.
     pub(super) fn of_file(globals: &Globals, file: &Path) -> Result<Self, Report> {
         let folder = std::fs::canonicalize(file).ok().and_then(|file| Some(file.parent()?.to_owned()));
         let mut inputs = inputs()?;
@@ -92,7 +92,7 @@ impl Context {
         Ok(context)
     }
 
-    /// For the repository that a command line of git is about.
+    /// The context of the repository that a git command line uses.
     pub(super) fn of_git(globals: &Globals, command: &GitCommand<'_>) -> Result<Self, Report> {
         let mut inputs = inputs()?;
         let cwd = inputs.cwd.clone();
@@ -103,7 +103,7 @@ impl Context {
         Ok(context)
     }
 
-    /// For commands that also work where the state folder is not known. The location then has only the root.
+    /// The context of commands that also work where the state folder is not known. The location then has only the root.
     pub(super) fn without_store(globals: &Globals) -> Result<Self, Report> {
         let inputs = inputs()?;
         let cwd = inputs.cwd.clone();
@@ -162,13 +162,13 @@ impl Context {
         Ok(open_leases(&self.location)?)
     }
 
-    /// Opens the lease store to take a lock.
+    /// Opens the lease store to acquire a lease. Creates it if it does not exist, and warns if that is outside of git.
     pub(super) fn engine_to_lock(&self, quiet: bool) -> Result<Engine, Report> {
         self.warn_of_new_folder("lock.new_folder", quiet)?;
         self.engine()
     }
 
-    /// Opens the run store to use its queue. Creates it if it does not exist.
+    /// Opens the run store to use its queue. Creates it if it does not exist, and warns if that is outside of git.
     pub(super) fn runs_to_queue(&self, quiet: bool) -> Result<Runs, Report> {
         self.warn_of_new_folder("queue.new_folder", quiet)?;
         self.runs()

@@ -60,7 +60,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     })
 }
 
-/// The check of the quick pass that fails. A doctor who cannot examine at all counts as one.
+/// Runs the quick checks. Returns the first that fails; if they cannot be run at all, that counts as a failed check.
 pub(super) fn failed_check(context: &Context) -> Option<FailedCheck> {
     match diagnose(context, Pass::Quick, &mut |_, _, _| {}) {
         Ok(diagnosis) => diagnosis.failed_check(),
@@ -107,7 +107,7 @@ fn diagnose(
 
 /// Proves for each coding agent that its hooks stop an edit. Not before runs, where only locks matter.
 fn agents(context: &Context) -> Vec<Check> {
-    // Without a home folder or a path of this program nobody is set up.
+    // Without a home folder or a path of this program, `init` cannot have set up any agent.
     let (Ok(folders), Ok(program)) = (init::folders(context), init::program()) else { return Vec::new() };
     let checkups = Harness::ALL.into_iter().filter_map(|harness| check_up(harness, &folders, &program));
     checkups.map(of_agent).collect()
@@ -178,7 +178,7 @@ fn check(context: &Context, check: &Check) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// What is true if the check passes, or that it is not so.
+/// The title of a check: a statement if it passes, its negation if it warns or fails.
 fn title(context: &Context, check: &Check) -> String {
     let key = format!("check.{}", check.id);
     let known = context.say(&key, &[]);

@@ -47,7 +47,7 @@ fn run(event: GitEvent, words: Vec<String>) -> Exit {
     let (sender, receiver) = mpsc::channel();
     // A store that does not answer must not hold git up.
     let started = thread::Builder::new().name("git-hook".to_owned()).spawn(move || {
-        // Nobody listens after the time is up.
+        // After the time limit the receiver is gone.
         let _ = sender.send(answer(event, &words, &location));
     });
     let answered = started.map_err(|error| error.to_string()).and_then(|_| {

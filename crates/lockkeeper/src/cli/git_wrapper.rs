@@ -2,7 +2,7 @@
 //!
 //! A command that writes the index waits for its turn on `git/index`. All others, and all commands in a repository without a
 //! store of ours, start the real git at once. If this program is gone, the link leads nowhere, and the shell takes the next git in
-//! `PATH`. If the lock cannot be had for any other reason than its holder, git runs without it, as it would have before.
+//! `PATH`. If something other than a holder keeps it from getting the lock, git runs without the lock.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -30,9 +30,9 @@ use super::exec::{leases_around, under_variable};
 use super::obtain::{WaitSettings, grace, obtain};
 use super::print;
 
-/// The name under which this program is git.
+/// The name under which this program acts as git.
 const NAME: &str = "git";
-/// An alias may lead to another one. Git refuses circles.
+/// How many aliases in a row are resolved. Git refuses cycles.
 const MAX_ALIASES: usize = 8;
 
 /// Says whether this program was started as git.
@@ -74,7 +74,7 @@ fn make_link(folder: &Path) -> io::Result<()> {
     std::fs::rename(&new, &link)
 }
 
-/// Runs git, after its turn has come if it writes the index.
+/// Runs git. A command that writes the index first waits for `git/index`.
 pub(super) fn run(words: &[OsString]) -> Exit {
     let Some(git) = real_git() else {
         print::talk("git: command not found");
@@ -108,7 +108,7 @@ fn real_git() -> Option<PathBuf> {
     })
 }
 
-/// What a command line does, behind all aliases.
+/// What a command line does after its aliases are resolved.
 struct Meaning {
     index_use: IndexUse,
     commits_staged: bool,
@@ -149,9 +149,9 @@ fn become_git(git: &Path, words: &[OsString]) -> Exit {
     Exit::Command(126)
 }
 
-/// Whose turn it is.
+/// The result of waiting for `git/index`.
 enum Turn {
-    /// It is ours.
+    /// This command holds it.
     Taken(Box<Taken>),
     /// The repository has no store, or a command that this one is a part of has the lock.
     NotNeeded,

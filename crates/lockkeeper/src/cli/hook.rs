@@ -50,7 +50,7 @@ pub(super) fn run() -> Exit {
     // The call runs in a thread of its own: neither a harness that keeps stdin open nor a store that does not answer may hold
     // the agent up.
     let started = thread::Builder::new().name("hook".to_owned()).spawn(move || {
-        // Nobody listens after the time is up.
+        // After the time limit the receiver is gone.
         let _ = sender.send(answer_call());
     });
     let printed = match started {
@@ -70,7 +70,7 @@ pub(super) fn run() -> Exit {
 fn answer_call() -> Printed {
     let mut input = Vec::new();
     let most = MAX_BYTES as u64 + 1;
-    // What was read before a failure is judged like any other input: it is not whole, so it is logged.
+    // If reading fails, the part that was read is incomplete JSON: the call is logged and passes.
     let _ = std::io::stdin().lock().take(most).read_to_end(&mut input);
     answer(&HookCall {
         input: &input,

@@ -1,24 +1,23 @@
 //! `init`: writes hooks and the MCP server into the settings of coding agents, and lets this repository take part.
 
+mod outcome;
+
 use std::io;
-use std::path::Path;
 
 use clap::ValueEnum;
 use lockkeeper_agents::Harness;
 use lockkeeper_agents::git_guard::{self, GuardError, GuardPlace, GuardState};
-use lockkeeper_agents::setup::{
-    Change, Folders, Scope, SetUp, SetUpError, SettingsFile, hook_count, is_tested, stable_path, user_step,
-};
+use lockkeeper_agents::setup::{Folders, Scope, SetUp, SettingsFile, stable_path, user_step};
 use lockkeeper_agents::{GitEvent, takes_part};
 use lockkeeper_engine::location::LocationSource;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_platform::access;
 use serde_json::{Value, json};
-use similar::TextDiff;
 
 use super::context::{Context, Globals};
 use super::table::{plain, width};
 use super::{Verb, print};
+use outcome::{FileOutcome, Line, Outcome, diff, guard_json};
 
 /// Set up coding agents here: they ask before each edit, and cannot overwrite each other's files
 #[derive(clap::Args)]
@@ -81,7 +80,7 @@ impl Verb for Args {
         let harnesses = self.harnesses(&folders)?;
         let program = program()?;
         let set_up = SetUp::new(&folders, scope, &program);
-        // First the repository: hooks without it do nothing.
+        // The repository has to take part first: otherwise hooks do nothing in it.
         let joins = !self.remove && !takes_part(&context.location);
         if joins && context.location.source == LocationSource::Here {
             return Err(Report::usage(format!(
@@ -117,7 +116,7 @@ impl Verb for Args {
 }
 
 impl Args {
-    /// Those that are named, else those that are found.
+    /// The harnesses that the user names, else those that are found.
     fn harnesses(&self, folders: &Folders) -> Result<Vec<Harness>, Report> {
         if !self.harnesses.is_empty() {
             return Ok(self.harnesses.iter().map(|name| name.0).collect());
@@ -138,8 +137,8 @@ impl Args {
         Ok(found)
     }
 
-    /// Sets the git guard of this repository up, or takes it away with the last harness. A guard that cannot be set up does not
-    /// keep the hooks of harnesses from working.
+    /// Installs the git guard of this repository, or removes it when the repository takes part no more. If the guard cannot be
+    /// installed, the hooks of harnesses work all the same.
     fn guard(
         &self,
         context: &Context,
@@ -182,7 +181,7 @@ impl Args {
     fn one(&self, set_up: &SetUp<'_>, harness: Harness, folders: &Folders, scope: Scope) -> Outcome {
         let mut files = folders.files(harness, scope);
         if self.remove {
-            // Folders were made for the first file, so they are removed with it, after the others.
+            // Folders were made for the first file. So that file is removed last, and its folders with it.
             files.reverse();
         }
         let outcome = |file: SettingsFile| {
@@ -215,7 +214,7 @@ impl Args {
                 print::out(&diff(change, folders));
             }
         }
-        // What `--remove` did not find is not worth a line.
+        // Harnesses without our entries get no line with `--remove`.
         let shown = outcomes.iter().filter(|outcome| !self.remove || !outcome.is_unchanged());
         let shown: Vec<&Outcome> = shown.collect();
         let lines: Vec<Line<'_>> = shown.iter().flat_map(|outcome| outcome.lines(self)).collect();
@@ -244,123 +243,6 @@ impl Args {
     }
 }
 
-fn guard_json(guard: &Result<GuardState, GuardError>) -> Value {
-    match guard {
-        Ok(state) => {
-            let place = match &state.place {
-                GuardPlace::Settings => json!("configuration"),
-                GuardPlace::Folder(folder) => json!(folder.display().to_string()),
-            };
-            let hooks: Vec<&str> = state.present.iter().map(|event| event.name()).collect();
-            json!({ "place": place, "hooks": hooks, "error": null, "hint": null })
-        }
-        Err(error) => {
-            json!({ "place": null, "hooks": [], "error": error.to_string(), "hint": error.hint() })
-        }
-    }
-}
-
-/// What became of one harness.
-struct Outcome {
-    harness: Harness,
-    /// First the file with the hooks.
-    files: Vec<FileOutcome>,
-    step: Option<&'static str>,
-}
-
-/// What became of one file.
-struct FileOutcome {
-    file: SettingsFile,
-    shown: String,
-    result: Result<Vec<Change>, SetUpError>,
-}
-
-/// A line for people.
-struct Line<'o> {
-    name: &'static str,
-    file: &'o str,
-    text: String,
-    hint: Option<&'static str>,
-}
-
-impl Outcome {
-    fn changes(&self) -> impl Iterator<Item = &Change> {
-        self.files.iter().flat_map(|file| file.result.iter().flatten())
-    }
-
-    fn is_unchanged(&self) -> bool {
-        self.files.iter().all(FileOutcome::is_unchanged)
-    }
-
-    /// One line for all files that are done, and one for each that is left alone.
-    fn lines(&self, args: &Args) -> Vec<Line<'_>> {
-        let name = self.harness.kind();
-        let mut lines = Vec::new();
-        let done: Vec<&FileOutcome> = self.files.iter().filter(|file| file.result.is_ok()).collect();
-        if args.remove {
-            let removed = done.iter().filter(|file| !file.is_unchanged());
-            lines.extend(removed.map(|file| Line {
-                name,
-                file: &file.shown,
-                text: "removed".to_owned(),
-                hint: None,
-            }));
-        } else if let Some(first) = done.first() {
-            let hooks = done.iter().any(|file| file.file.has_hooks());
-            let hooks = hooks.then(|| format!("{} hooks", hook_count(self.harness)));
-            let server = done.iter().any(|file| file.file.has_server()).then(|| "MCP server".to_owned());
-            let unchanged = self.is_unchanged().then(|| "unchanged".to_owned());
-            let what: Vec<String> = [hooks, server, unchanged].into_iter().flatten().collect();
-            let step = self.step.filter(|_| !self.is_unchanged());
-            let step = step.map(|step| format!("   one step is yours: {step}")).unwrap_or_default();
-            let tested = if is_tested(self.harness) { "" } else { "   after its documentation, not tested" };
-            let text = format!("{}{tested}{step}", what.join(", "));
-            lines.push(Line { name, file: &first.shown, text, hint: None });
-        }
-        for file in &self.files {
-            if let Err(error) = &file.result {
-                let text = format!("left alone: {error}");
-                lines.push(Line { name, file: &file.shown, text, hint: Some(error.hint()) });
-            }
-        }
-        lines
-    }
-
-    fn to_json(&self, scope: Scope) -> Value {
-        let changed = self.changes().filter(|change| !change.is_nothing());
-        let changes: Vec<Value> = changed.map(|change| {
-            json!({ "file": change.file.display().to_string(), "creates": change.before.is_none(), "removes": change.after.is_none() })
-        }).collect();
-        let hooks = self.files.iter().find(|file| file.file.has_hooks());
-        let server = self.files.iter().find(|file| file.file.has_server());
-        let mut outcome = json!({
-            "harness": self.harness.kind(), "scope": scope.word(), "file": null, "hooks": hook_count(self.harness),
-            "changes": changes, "unchanged": self.is_unchanged(), "step": self.step, "tested": is_tested(self.harness),
-            "error": null, "hint": null, "mcp": server.map(FileOutcome::to_json),
-        });
-        if let (Some(Value::Object(hooks)), Value::Object(outcome)) =
-            (hooks.map(FileOutcome::to_json), &mut outcome)
-        {
-            outcome.extend(hooks);
-        }
-        outcome
-    }
-}
-
-impl FileOutcome {
-    fn is_unchanged(&self) -> bool {
-        self.result.as_ref().is_ok_and(|changes| changes.iter().all(Change::is_nothing))
-    }
-
-    fn to_json(&self) -> Value {
-        json!({
-            "file": self.file.path.display().to_string(),
-            "error": self.result.as_ref().err().map(ToString::to_string),
-            "hint": self.result.as_ref().err().map(SetUpError::hint),
-        })
-    }
-}
-
 /// The folders of this user and project.
 pub(super) fn folders(context: &Context) -> Result<Folders, Report> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -383,22 +265,8 @@ pub(super) fn program() -> Result<String, Report> {
 
 /// Lets the repository take part.
 fn join(context: &Context) -> Result<(), Report> {
-    // The store tells if the state folder cannot be used.
+    // Opening the store checks that the state folder can be used.
     context.engine()?;
     let made: io::Result<bool> = access::make_folder(&context.location.state.join("agents"));
     made.map(drop).map_err(|error| Report::machine(&error))
-}
-
-fn diff(change: &Change, folders: &Folders) -> String {
-    if change.is_nothing() {
-        return String::new();
-    }
-    let name = |path: &Path, text: &Option<String>| match text {
-        Some(_) => folders.shown(path),
-        None => "/dev/null".to_owned(),
-    };
-    let (old, new) = (name(&change.file, &change.before), name(&change.file, &change.after));
-    let (before, after) =
-        (change.before.as_deref().unwrap_or_default(), change.after.as_deref().unwrap_or_default());
-    TextDiff::from_lines(before, after).unified_diff().header(&old, &new).to_string()
 }

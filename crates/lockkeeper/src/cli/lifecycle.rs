@@ -209,8 +209,8 @@ fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
     }
 }
 
-/// Finds the lease, and opens the store for who calls: the token, the owner that a flag or the settings name, and the
-/// processes around.
+/// Opens the store, finds the lease, and describes the caller: its token, the owner that a flag or the settings name, and its
+/// process with its ancestors.
 fn find(
     context: &Context,
     which: &LeaseSelector,

@@ -17,7 +17,8 @@ use super::args::Waiting;
 use super::context::Context;
 use super::table;
 
-/// A wait that ends within this time is silent, as that of flock(1) is. Later the clock of a terminal goes on this often.
+/// A wait that ends within this time prints nothing, like flock(1). After that, the clock on a terminal is updated at this
+/// interval.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// How an attempt to get a lease ended.
@@ -107,7 +108,7 @@ pub(super) fn wait(
     })
 }
 
-/// Shows what is waited for: one line with a clock on a terminal, one line for each change elsewhere.
+/// Shows what the command waits for: one line with a clock on a terminal, one line for each change elsewhere.
 struct ProgressDisplay<'c> {
     context: &'c Context,
     quiet: bool,

@@ -130,7 +130,7 @@ fn failed(overview: &Overview, one: &RequestSummary) -> Vec<String> {
     [beginning(overview, one, "took"), vec![parts.join("; ")]].concat()
 }
 
-/// Its id, how long it has been so or took, and its title.
+/// The first cells of a row: the id, how long the request has been in this state or took, and its title.
 fn beginning(overview: &Overview, one: &RequestSummary, how: &str) -> Vec<String> {
     let request = &one.entry.request.request;
     let age = one.entry.latest.as_ref().map_or_else(String::new, |run| age(run, overview.now));

@@ -86,7 +86,7 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
             runs.expire()?;
             (runs.requests(&filter)?, runs.now().moment)
         }
-        // There is nothing to compare it with.
+        // Without a store there are no times to compare with, so any clock will do.
         None => (Vec::new(), clock::now()),
     };
     let leases = leases(context, &entries)?;

@@ -115,7 +115,7 @@ impl List {
                 );
                 (entries, runs.now().moment)
             }
-            // There is nothing to compare it with.
+            // Without a store there are no times to compare with, so any clock will do.
             None => (Vec::new(), clock::now()),
         };
         let leases = leases_for(context, entries.iter().map(|entry| (&entry.run, &entry.request.request)))?;

@@ -1,4 +1,5 @@
-//! `session-guardian`: the process that stands beside a holder on a store that several machines share. Not for people.
+//! `session-guardian`: the process beside a holder on a store that several machines share. If the holder is killed, it renews the
+//! holder's sessions until the commands are gone. Not for people.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -32,7 +33,7 @@ impl Verb for Args {
 
     fn run(self, globals: &Globals) -> Result<Exit, Report> {
         let mut word = Vec::new();
-        // The holder writes a word when all is done. If it is killed, the pipe ends without one.
+        // The holder writes a byte when it has released its leases. If it is killed, the pipe is closed without that byte.
         if self.lease.is_none() && std::io::stdin().read_to_end(&mut word).is_ok_and(|length| length > 0) {
             return Ok(Exit::Done);
         }
@@ -49,7 +50,7 @@ pub(super) struct SessionGuardian {
 }
 
 impl SessionGuardian {
-    /// Starts the guardian of this process. None where the store is of this machine alone.
+    /// Starts the guardian of this process. None if the store belongs to this machine alone.
     pub(super) fn start(context: &Context) -> Result<Option<Self>, Report> {
         if context.location.shared.is_none() {
             return Ok(None);
@@ -59,19 +60,19 @@ impl SessionGuardian {
         Ok(child.stdin.take().map(|word| Self { word }))
     }
 
-    /// The guardian stays until this process ends, however it ends.
+    /// Keeps the guardian until this process ends, however it ends.
     pub(super) fn stay(self) {
         std::mem::forget(self.word);
     }
 
-    /// The leases are released: there is nothing left to keep.
+    /// Ends the guardian. Call it after the leases are released.
     pub(super) fn dismiss(mut self) {
-        // A guardian that is gone needs no word.
+        // The write fails if the guardian has already ended.
         let _ = std::io::Write::write_all(&mut self.word, b".");
     }
 }
 
-/// Starts a guardian that keeps a lease of another process from now on: of a shell that holds it by `acquire`.
+/// Starts a guardian that renews the lease of another process from now on: a shell that holds it by `acquire` cannot renew it.
 pub(super) fn keep_for_its_process(context: &Context, lease: &Lease) -> Result<(), Report> {
     if let (Some(_), Voucher::Process(process)) = (lease.claim.session(), lease.claim.proof.voucher) {
         spawn(context, process, Some(lease.id))?;
@@ -86,13 +87,13 @@ fn spawn(context: &Context, process: ProcessRef, lease: Option<LeaseId>) -> Resu
     if let Some(lease) = lease {
         command.arg("--lease").arg(lease.to_string());
     }
-    // The same store, wherever its settings came from.
+    // The guardian has to use the same store, also if a flag or a file named it.
     for setting in context.config.settings() {
         if let (Some(variable), Some(value)) = (setting.shared_store_variable(), &setting.value) {
             command.env(variable, value);
         }
     }
-    // A signal for the job of the holder is not for the guardian.
+    // In its own process group, so that a signal for the job of the holder does not reach the guardian.
     command.process_group(0).stdin(if lease.is_some() { Stdio::null() } else { Stdio::piped() });
     command.stdout(Stdio::null()).stderr(Stdio::null());
     Ok(command.spawn().map_err(OpenError::Machine)?)

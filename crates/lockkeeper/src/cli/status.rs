@@ -136,7 +136,7 @@ fn ask_for_help(context: &Context, line: &StatusLine) {
 fn line(context: &Context, args: &EmitArgs) -> Result<StatusLine, Report> {
     let bad = |error: LineError| Report::from(StatusError::from(error));
     let state: State = args.state.parse().map_err(bad)?;
-    // What cannot be locked as a task is no task here either.
+    // A task id that `task` refuses is refused here, too.
     check_task(&args.task)
         .map_err(|error| Report::usage(format!("bad task: {error}")).with_hint(error.hint()))?;
     let mut line = StatusLine::new(state, &args.task, WallTime::now()).map_err(bad)?;

@@ -40,7 +40,7 @@ fn hint(error: &clap::Error, words: &[String]) -> String {
     format!("`{} --help` lists the arguments", command_of(error))
 }
 
-/// Whether a suggested flag begins with the same letter as the unknown one. Without that it is rarely what was meant.
+/// Whether a suggested flag begins with the same letter as the unknown one. Other suggestions are rarely right.
 fn begins_alike(meant: &str, error: &clap::Error) -> bool {
     let letter = |flag: &str| flag.trim_start_matches('-').chars().next();
     let given =

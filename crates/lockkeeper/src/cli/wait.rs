@@ -110,7 +110,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     }
 }
 
-/// The names among the leases. Nobody uses them yet, so they last only as long as a place in line.
+/// Sets the TTL of the leases on names to that of a ticket, because no command uses these names yet. Returns those leases.
 fn names_for_a_while(engine: &Engine, leases: &[Lease], ttl: Ttl) -> Result<Vec<Lease>, Report> {
     let is_name = |lease: &&Lease| lease.claim.targets().all(|target| matches!(target, Target::Name(_)));
     let mut names: Vec<Lease> = Vec::new();

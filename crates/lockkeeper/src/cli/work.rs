@@ -78,8 +78,8 @@ pub(super) enum LockFormat {
 }
 
 impl Place {
-    /// The folder of the status log. Other repositories and users can read that of a swarm, so only somebody who names it
-    /// gets it.
+    /// The folder of the status log. Other repositories and users can read the folder of a swarm, so it is used only if the user
+    /// names it.
     pub(super) fn status_dir(&self, context: &Context) -> PathBuf {
         self.swarm_dir(context).unwrap_or_else(|| context.location.state.clone())
     }
@@ -182,7 +182,7 @@ fn in_vain(context: &Context, stuck: &[Stuck]) -> String {
 struct Counts {
     succeeded: u64,
     others: u64,
-    /// Those of the others that were not canceled.
+    /// How many of `others` were not canceled.
     failed: u64,
 }
 

@@ -206,7 +206,7 @@ fn count(text: &str) -> Result<(), String> {
     number.map(|_| ()).ok_or_else(|| format!("`{text}` is not a number of at least 1"))
 }
 
-/// A session is renewed three times, and its end leaves time to stop a command.
+/// Checks the length of a session. It is renewed three times within it, and a command has to be stopped before its end.
 fn session(text: &str) -> Result<(), String> {
     match parse_span(text).map_err(|error| error.to_string())? {
         span if span < Duration::from_secs(3) => Err("it has to be 3s or more".to_owned()),

@@ -15,9 +15,9 @@ use lockkeeper_engine::{Acquired, AtEnd, WaitOptions};
 use super::blocker::views;
 use super::{Error, Guard, Keeper};
 
-/// How long the ticket of this process could outlive it. The kernel reports its end sooner.
+/// The TTL of the ticket of this process. If the process dies, the kernel reports it sooner.
 const STAYS: Duration = Duration::from_secs(60);
-/// How long an overdue holder gets to stop by itself.
+/// How long an overdue holder has to stop before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// A request for a lock. Nothing happens before [`acquire`](Self::acquire) or [`try_acquire`](Self::try_acquire).

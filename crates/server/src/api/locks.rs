@@ -251,7 +251,7 @@ pub(crate) async fn release(
     Ok(Json(LockResponse { status: "released", lease, ticket: None, message }).into_response())
 }
 
-/// Who calls over HTTP: a program that names a token or an owner. Its processes are not known.
+/// The caller over HTTP: a program that names a token or an owner. Its processes are not known.
 fn caller(token: Option<u64>, owner: Option<&str>) -> Result<Caller, Report> {
     let owner = owner.map(str::parse).transpose()?;
     Ok(Caller { token: token.map(Token), owner, processes: None })

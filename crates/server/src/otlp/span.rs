@@ -9,7 +9,7 @@ use lockkeeper_platform::random;
 use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Value, json};
 
-/// Span kinds of OTLP.
+/// The span kinds of OTLP that are used here.
 const INTERNAL: u8 = 1;
 const SERVER: u8 = 2;
 /// Status code of OTLP for an error.

@@ -39,7 +39,7 @@ struct Page {
     failed_open: Option<String>,
 }
 
-/// An owner: short for the eye, whole in the title.
+/// An owner: cut for display, complete in the tooltip.
 struct Owner {
     short: String,
     whole: String,
@@ -78,7 +78,7 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
         (count("rests"), texts.agent_rests),
     ];
     let counts = counts.into_iter().filter(|(count, _)| *count > 0).collect();
-    // Who cannot go on comes first, then who works. Within a state, the one that was seen last comes first.
+    // Agents that wait come first, then those that work. Within a state, the agent that was seen last comes first.
     agents.sort_by_key(|agent| match agent.state {
         "waits" => 0,
         "works" => 1,

@@ -28,8 +28,9 @@ use crate::state::AppState;
 const SHOWN: usize = 50;
 /// How many done and canceled requests it shows when they are unfolded.
 const SHOWN_FOLDED: usize = 20;
-/// How many requests a page of a list has, and how many requests a list sorts.
+/// How many requests a page of a list has.
 const PAGE: usize = 50;
+/// How many requests a list reads and sorts, the latest first.
 const LISTED: usize = 1_000;
 
 #[derive(Template)]
@@ -176,7 +177,7 @@ impl Read {
     }
 }
 
-/// The runs that hold leases, so that a request that waits for one leads to it.
+/// The runs that hold leases: a request that waits for a lease gets a link to the run that holds it.
 fn runs_by_lease(running: &Requests) -> HashMap<lockkeeper_core::id::LeaseId, (String, String)> {
     let held = running.first.iter().filter_map(|summary| {
         let run = summary.entry.latest.as_ref()?;

@@ -100,7 +100,8 @@ impl Query {
     }
 }
 
-/// JSON for an attribute of a page: what a page would escape is written as JSON escapes it.
+/// JSON for an attribute of a page. Characters that [`super::render`] would escape are written as JSON escapes, so that it
+/// stays JSON.
 fn json_attribute(value: &Value) -> String {
     let mut text = String::new();
     for character in value.to_string().chars() {

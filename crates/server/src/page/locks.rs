@@ -53,7 +53,7 @@ struct Holder {
     state: &'static str,
     tone: &'static str,
     since: TimePoint,
-    /// When it was last heard of; none if its process is seen.
+    /// The time of its last heartbeat; none if its process can be observed.
     heartbeat: Option<TimePoint>,
     ends: Option<TimePoint>,
     pid: Option<u32>,
@@ -193,7 +193,7 @@ impl Holder {
 }
 
 impl Holder {
-    /// Adds the run that holds it. Its title says what the reason would say.
+    /// Adds the run that holds it. A reason that equals the title of the run is left out.
     fn of_run(self, run: Option<(String, String)>) -> Self {
         let says_more = |reason: &String| run.as_ref().is_none_or(|(_, title)| title != reason);
         let reason = self.reason.filter(says_more);

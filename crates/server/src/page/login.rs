@@ -24,7 +24,7 @@ pub(super) struct Fields {
     code: String,
 }
 
-/// Shows the form: the same error page that every page without a valid session is.
+/// Shows the login form: the error page that a browser without a session gets for every page.
 pub(super) async fn page(State(state): State<AppState>) -> Response {
     match state.settings().token {
         Some(_) => token_needed(NO_TOKEN).into_response(),

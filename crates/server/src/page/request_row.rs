@@ -29,7 +29,7 @@ pub(super) struct Row {
     pub(super) facts: Vec<String>,
     pub(super) holds: Vec<String>,
     pub(super) why: Option<String>,
-    /// The lease that it waits for, or its run: the address and the text of a link.
+    /// A link to the lease that it waits for, or to the run that holds that lease: address and text.
     pub(super) link: Option<(String, String)>,
     pub(super) since: Option<TimePoint>,
     pub(super) took: Option<String>,
@@ -206,7 +206,7 @@ pub(super) fn sort(rows: &mut [Row], order: &str) {
     }
 }
 
-/// Why a run did not succeed, in a sentence, with what its command said last.
+/// Why a run did not succeed, in a sentence, with the last line of its output.
 pub(super) fn reason(run: &Run, last_line: Option<&str>, texts: &Texts) -> Option<String> {
     let code = run.reason()?;
     let sentence = reason_words(code, run.ending(), texts);

@@ -73,7 +73,7 @@ struct Holder {
     resources: Vec<String>,
 }
 
-/// Who waits for a lease of the run.
+/// A ticket that waits for a lease of the run.
 struct Behind {
     owner: String,
     wanted: String,
@@ -112,7 +112,7 @@ pub(super) async fn page(
     let (log, [log_from, log_to, log_size]) = log.into_text();
     let why = reason(run, last_line.as_deref(), texts);
     let mut attempts = attempts(&view.events, asked.unwrap_or(run.attempt()), texts, &times);
-    // The record of the run knows more about the last one than its events: the exit code.
+    // The record of the run has the exit code of the last attempt, which its events do not have.
     if let Some(last) = attempts.last_mut().filter(|last| last.number == run.attempt()) {
         last.why.clone_from(&why);
     }

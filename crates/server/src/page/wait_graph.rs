@@ -129,14 +129,14 @@ impl WaitGraph {
         }
         let mut edges = Vec::new();
         for (wait, (waiter, resource)) in drawn.iter().zip(&left) {
-            // Lines that end at one box end beside each other, in the order in which they come.
+            // Lines to one box end at different heights, in the order of their waiters.
             let mut same: Vec<usize> =
                 left.iter().filter(|line| line.1 == *resource).map(|line| line.0).collect();
             same.sort_by_key(|waiter| places[0][*waiter]);
             let at = same.iter().position(|one| one == waiter).unwrap_or(0);
             let end = y(1, *resource) + (at + 1) * BOX_HEIGHT / (same.len() + 1);
             let class = if wait.is_behind { "behind" } else { "" };
-            // Numbers beside each other, not on each other.
+            // Every second number is shifted, so that numbers do not overlap.
             let place = (COLUMNS[1] - 26 - at % 2 * 20, end, wait.place);
             let title = format!("{} → {}", wait.waiter, wait.wanted);
             edges.push(Edge {

@@ -11,7 +11,7 @@ pub(super) enum Answer {
     Json(Value),
     /// A stream of server-sent events, complete.
     Events(String),
-    /// The path has no meaning here.
+    /// The server does not know the path.
     NotFound,
 }
 

@@ -1,4 +1,4 @@
-//! Archives: what is packed is a file that is written; what is unpacked is known only if it is named.
+//! Archives: packing writes the archive; unpacking writes its members, which are known only if the command names them.
 
 use super::Call;
 use crate::shell::arguments::Arguments;

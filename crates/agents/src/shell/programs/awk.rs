@@ -92,7 +92,7 @@ fn effects(tokens: &[Token], variables: &HashMap<&str, &str>) -> Vec<Effect> {
         Some(Token::Other(symbol)) => symbols.contains(symbol),
         Some(_) => false,
     };
-    // What stands alone there: an expression of several parts is not worked out.
+    // Only a single text or name counts: the value of an expression with several parts is not worked out.
     let after =
         |at: usize| text(tokens.get(at + 1).filter(|_| is_one_of(Some(at + 2), &[';', '\n', '}', ')'])));
     let before = |at: usize| {

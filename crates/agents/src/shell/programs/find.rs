@@ -81,7 +81,7 @@ fn name_of(expression: &[Value]) -> Option<String> {
     while let Some(argument) = expression.get(at) {
         match argument.text()? {
             "-name" if name.is_none() => {
-                // Braces are nothing special to find.
+                // `find` does not expand braces.
                 name = Some(expression.get(at + 1)?.text()?.replace('{', r"\{").replace('}', r"\}"));
                 at += 2;
             }

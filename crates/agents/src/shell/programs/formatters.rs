@@ -74,7 +74,7 @@ const FORMATTERS: [Formatter; 26] = [
     formatter("mix", Some("format"), Trigger::Unless(&["--check-formatted"]), &[]),
 ];
 
-/// The endings of the files that a formatter finds by itself.
+/// The endings of the files that a formatter finds by itself. Empty: files of many kinds.
 fn endings(name: &str) -> &'static [&'static str] {
     match name {
         "cargo" | "rustfmt" => &["rs"],

@@ -59,7 +59,7 @@ const OPENING: [&str; 5] = ["open", "openSync", "fopen", "File.open", "File.new"
 /// Calls that hand a text to a shell.
 const SHELLS: [&str; 4] = ["os.system", "system", "execSync", "os.popen"];
 
-/// The arguments of a call are looked for in this many tokens. Calls nest, so that each would be read again and again.
+/// The arguments of a call are looked for in this many tokens: nested calls are read again for each level.
 const MAX_TOKENS: usize = 500;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Reader<'_> {
     fn program_text(&mut self, program: &str, state: &State) {
         self.spend(program.len());
         let tokens = tokens(program);
-        // After that nobody knows where a path begins.
+        // After a change of the working folder, relative paths cannot be resolved.
         let is_chdir = |token: &Token| matches!(token, Token::Name(name) if name.ends_with("chdir"));
         if tokens.iter().any(is_chdir) {
             return;

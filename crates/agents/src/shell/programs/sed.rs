@@ -146,7 +146,7 @@ impl<'s> Script<'s> {
         }
     }
 
-    /// Skips to behind the delimiter. In a pattern it means nothing within brackets.
+    /// Skips past the delimiter. Within the brackets of a pattern the delimiter is an ordinary character.
     fn delimited(&mut self, delimiter: char, is_pattern: bool) -> Option<()> {
         loop {
             match self.next()? {

@@ -74,7 +74,7 @@ impl Reader<'_> {
         }
         let Some(with_value) = options_of(call.name) else { return false };
         let (options, mut rest) = leading_options(call.arguments, with_value);
-        // In a process of its own `cd` does not last.
+        // `cd` in another process does not change the folder of this shell.
         let mut own = state.clone();
         let state = if matches!(call.name, "command" | "builtin" | "exec") { state } else { &mut own };
         let folder = match call.name {
@@ -219,7 +219,7 @@ impl Reader<'_> {
         true
     }
 
-    /// Reads a text as the shell would that gets it.
+    /// Reads a text as a shell does that gets it as its command line.
     fn shell_line(&mut self, line: &Value, state: &State) {
         match line {
             Value::Text(script) => self.run_text(script, &mut state.clone()),

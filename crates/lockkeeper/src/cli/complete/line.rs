@@ -26,9 +26,9 @@ pub(super) struct Line<'c> {
     pub(super) values: Vec<(&'c str, &'c str)>,
     /// What is expected.
     pub(super) expected: Expected<'c>,
-    /// What of the last word is before the value, such as `--lang=`.
+    /// The part of the last word before the value, such as `--lang=`.
     pub(super) before: &'c str,
-    /// What of the value is written already.
+    /// The part of the value that is already typed.
     pub(super) typed: &'c str,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Offer {
     pub(super) folders: bool,
     /// The word at which a command line of its own begins.
     pub(super) command_at: Option<usize>,
-    /// What comes before each candidate.
+    /// The text before each candidate.
     pub(super) before: String,
 }
 

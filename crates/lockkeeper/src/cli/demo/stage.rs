@@ -119,7 +119,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Kills a wrapper and its command, whose pid is the first line that it printed. Returns when that was.
+    /// Kills a wrapper and its command, whose pid is the first line that it printed. Returns the time of the kill.
     pub(super) fn kill(&mut self, background: &Background) -> Result<Instant, Report> {
         let line = format!("kill -9 {} {}", background.child.id(), background.first_line.trim());
         self.print(&format!("{COMMAND}$ {line}{COMMAND:#}\n"));
@@ -245,7 +245,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // Ended already, or killed here: in both cases nothing else can be done.
+        // The child may have ended already. Then there is nothing to kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -184,7 +184,7 @@ fn run_monitor(folders: &Folders, every: &Every) -> Result<Exit, Report> {
     let owner = every.along_with.map(watch);
     let Some(owner) = owner.map_or(Some(None), |watched| watched.map(Some)) else { return Ok(Exit::Done) };
     if in_background {
-        // Leaves the session of the terminal. The leader of a process group cannot do that, and does not need to.
+        // Leaves the session of the terminal. It fails for the leader of a process group, which does not need it.
         let _ = process::start_session();
     }
     // A log is English: it may be read by others than the user who started the monitor.

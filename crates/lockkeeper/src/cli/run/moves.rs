@@ -124,7 +124,7 @@ fn print_queued(context: &Context, run: &Run, again: &RunId) {
     }
 }
 
-/// Brings a run to its end if it is over, or canceled, and no worker is there to say so. Returns the run as it is then.
+/// Lets a rescuer complete a run whose worker is gone, if its command has ended or the run is canceled. Returns the run afterwards.
 fn settle(context: &Context, runs: &Runs, run: Run) -> Result<Run, Report> {
     if run.worker().is_none() || run.status().is_terminal() {
         return Ok(run);

@@ -53,7 +53,7 @@ pub(in crate::cli) fn wait_for(
 ) -> Result<Exit, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let found = runs.show(id)?.run;
-    // Who cannot write here leaves that to others.
+    // A process that can only read cannot rescue runs.
     let looks_after = !found.status().is_terminal() && !runs.is_read_only();
     let rescue = looks_after.then(|| rescue::watch(context, runs, &found)).transpose()?;
     let is_over = |run: &Run| run.status().is_terminal() || failed_before(runs, run).is_some();
@@ -109,7 +109,7 @@ fn state_of(context: &Context, runs: &Runs, run: &Run) -> Result<String, Report>
     Ok(state)
 }
 
-/// The requests that keep a queued run from ever starting. A store that fails says nothing.
+/// The requests that keep a queued run from ever starting. None if the store cannot be read.
 fn failed_before(runs: &Runs, run: &Run) -> Option<Vec<RequestId>> {
     let is_queued = run.status() == Status::Queued;
     let failed = is_queued.then(|| runs.failed_dependencies(&run.request).ok()).flatten();

@@ -34,8 +34,8 @@ pub(super) fn token_file(context: &Context, args: &Args) -> Option<PathBuf> {
     (!args.no_token).then(|| args.token_file.clone().unwrap_or_else(default))
 }
 
-/// The name of the token file in the state folder. Somebody else than the owner of the folder (root, a member of its group) has a file
-/// of its own: the token lets its reader run commands as the user of the server.
+/// The name of the token file in the state folder. A server of another user than the owner of the folder (root, a
+/// member of its group) has its own file: everybody who can read the token can run commands as the user of the server.
 fn token_name(state: &Path) -> String {
     let own = geteuid().as_raw();
     match std::fs::metadata(state) {

@@ -14,7 +14,7 @@ use super::{Args, Done, exit, hint_line, input, problem_line};
 use crate::cli::context::Context;
 use crate::cli::print;
 
-/// The word on the command line. The format has no such mode: it is an acquire and a release.
+/// The word on the command line. It is no mode of the format: it stands for an acquire and a release.
 pub(super) const MODE: &str = "hold";
 const ACQUIRE: &str = "acquire";
 

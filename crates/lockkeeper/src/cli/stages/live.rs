@@ -92,7 +92,7 @@ impl<'p> Live<'p> {
         self.drawn = 0;
     }
 
-    /// Prints a line in index of the bars. The next draw puts them below it.
+    /// Erases the bars and prints a line. The next draw puts the bars below it.
     fn print_above(&mut self, line: &str) {
         if self.drawn > 0 {
             let mut stderr = std::io::stderr().lock();

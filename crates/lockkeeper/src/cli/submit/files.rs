@@ -40,7 +40,7 @@ pub(super) fn run(context: &Context, args: &Files, replace: bool) -> Result<Exit
     let (new, begun) = match (&args.from_swarm, &args.from) {
         (Some(file), _) => {
             let agent = Template::parse_with(args.agent_command.as_deref().unwrap_or_default(), "prompt")?;
-            // What comes through a pipe has no queue that could be kept up to date.
+            // Tasks from a pipe have no `tasks.json` that workers could keep up to date.
             let queue = fs::canonicalize(file).ok().filter(|path| path.is_file());
             let imported = import(&read(file)?, &agent, queue.as_deref());
             let imported = imported.map_err(|what| not_understood(file, &what))?;

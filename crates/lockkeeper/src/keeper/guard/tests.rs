@@ -1,4 +1,4 @@
-//! Guards against the records of the store.
+//! Compares guards with the records of the store.
 
 use std::thread;
 

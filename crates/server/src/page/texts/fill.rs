@@ -1,6 +1,6 @@
 //! Fills values into a sentence. A sentence is one text with named places, because their order differs between languages.
 
-/// Replaces `{name}` by its value. A value is never searched for places.
+/// Replaces `{name}` by its value. Braces in a value are left as they are.
 pub(in crate::page) fn fill(sentence: &str, values: &[(&str, &str)]) -> String {
     let (mut filled, mut rest) = (String::new(), sentence);
     while let Some((before, after)) = rest.split_once('{') {
