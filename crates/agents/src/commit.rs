@@ -95,9 +95,11 @@ pub struct Committed {
     pub output: String,
     /// Why the common index could not be updated.
     pub index_error: Option<GitError>,
+    /// Why the claims could not be released.
+    pub release_error: Option<OpenError>,
 }
 
-/// Why `commit` failed. Nothing was changed, unless git or the lease store failed after git had made the commit.
+/// Why `commit` failed. Nothing was changed, except after [`CommitError::Unseen`].
 #[derive(Debug, Error)]
 pub enum CommitError {
     /// Git is in the middle of something.
@@ -129,6 +131,9 @@ pub enum CommitError {
     /// Git failed.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// Git has made the commit, and then failed to show it.
+    #[error("git has made a commit, but cannot show it")]
+    Unseen(#[source] GitError),
     /// The lease store failed.
     #[error(transparent)]
     Store(#[from] OpenError),
@@ -165,11 +170,18 @@ pub fn commit(request: &CommitRequest<'_>) -> Result<Committed, CommitError> {
     let head = head.as_deref();
     own.take(git, &paths.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     let output = run_commit(request, &own, head)?;
-    let made = find_commit(git, &own, head)?;
+    let made = find_commit(git, &own, head).map_err(|error| match error {
+        CommitError::Git(error) => CommitError::Unseen(error),
+        other => other,
+    })?;
     let index_error = set_in_common_index(git, &made.entries).err();
     let paths: Vec<PathBuf> = made.entries.iter().map(|entry| entry.path.clone()).collect();
-    let released = release(request, &paths)?;
-    Ok(Committed { commit: made.commit, paths, left_out, released, foreign, output, index_error })
+    let (released, release_error) = match release(request, &paths) {
+        Ok(released) => (released, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let commit = made.commit;
+    Ok(Committed { commit, paths, left_out, released, foreign, output, index_error, release_error })
 }
 
 type Chosen<'c> = (Vec<&'c Changed>, Vec<(PathBuf, &'static str)>);
@@ -275,7 +287,7 @@ fn find_commit(git: &Git, own: &OwnIndex, head: Option<&str>) -> Result<Made, Co
 }
 
 /// Releases the claims of the owner to paths that are as committed.
-fn release(request: &CommitRequest<'_>, paths: &[PathBuf]) -> Result<Vec<Lease>, CommitError> {
+fn release(request: &CommitRequest<'_>, paths: &[PathBuf]) -> Result<Vec<Lease>, OpenError> {
     let mut released = Vec::new();
     for owner in request.owners {
         released.extend(release_committed(

@@ -82,6 +82,7 @@ impl RunSpawner {
 
     /// Runs a request now: its queued run, or a new one when the last has ended.
     pub(super) fn run(&self, state: &AppState, request: &RequestId) -> Result<Started, Report> {
+        let active = self.active()?;
         let runs = state.runs();
         let entry = runs.request(request)?;
         remove_stale_lock_files(state);
@@ -100,7 +101,7 @@ impl RunSpawner {
         match worker.worker.claim(&id)? {
             ClaimResult::Claimed(claimed) => {
                 let run = claimed.run().clone();
-                self.execute(state, worker, *claimed)?;
+                self.execute(state, active, worker, *claimed)?;
                 Ok(Started::Run(Box::new(run)))
             }
             ClaimResult::Held(blockers) => {
@@ -132,6 +133,7 @@ impl RunSpawner {
 
     /// Executes the queue: the next request, or with `all` one after the other.
     pub(super) fn run_queue(&self, state: &AppState, all: bool) -> Result<QueueStart, Report> {
+        let active = self.active()?;
         remove_stale_lock_files(state);
         let registration = register_executor(state)?;
         let worker = Arc::new(begin_worker(state)?);
@@ -151,7 +153,7 @@ impl RunSpawner {
         }
         *locked(&self.queue_worker) = Some(worker.id().clone());
         let app = state.clone();
-        self.spawn("queue", move || {
+        spawn("queue", active, move || {
             let ended = if all {
                 runner.auto(Limits::default(), &mut || examined(&app), &mut |_| {}).map(drop)
             } else {
@@ -199,10 +201,16 @@ impl RunSpawner {
     }
 
     /// Executes a run to its end, including further attempts.
-    fn execute(&self, state: &AppState, worker: Arc<ServerWorker>, claimed: Claimed) -> Result<(), Report> {
+    fn execute(
+        &self,
+        state: &AppState,
+        active: mpsc::Sender<()>,
+        worker: Arc<ServerWorker>,
+        claimed: Claimed,
+    ) -> Result<(), Report> {
         let (id, app) = (claimed.run().id.clone(), state.clone());
         locked(&self.busy).insert(id.clone());
-        self.spawn("run", move || {
+        spawn("run", active, move || {
             if let Err(error) = execute_all_attempts(&worker.worker, claimed) {
                 tracing::error!(%error, "cannot execute a run to its end");
             }
@@ -210,21 +218,16 @@ impl RunSpawner {
         })
     }
 
-    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Report> {
-        let active = locked(&self.active).clone().ok_or_else(|| {
+    /// What keeps the server from ending while a thread executes something. Fails while the server shuts down.
+    fn active(&self) -> Result<mpsc::Sender<()>, Report> {
+        locked(&self.active).clone().ok_or_else(|| {
             Report::new(
                 lockkeeper_engine::report::Exit::Unreachable,
                 "SHUTTING_DOWN",
                 "the server is about to end",
             )
             .with_hint("ask again once it was started again")
-        })?;
-        let work = move || {
-            work();
-            drop(active);
-        };
-        thread::Builder::new().name(name.to_owned()).spawn(work).map_err(RunError::Machine)?;
-        Ok(())
+        })
     }
 
     fn worker(&self, state: &AppState) -> Result<Arc<ServerWorker>, Report> {
@@ -239,6 +242,16 @@ impl RunSpawner {
         *known = Arc::downgrade(&registered);
         Ok(registered)
     }
+}
+
+/// Starts a thread that keeps the server from ending until its work is done.
+fn spawn(name: &str, active: mpsc::Sender<()>, work: impl FnOnce() + Send + 'static) -> Result<(), Report> {
+    let work = move || {
+        work();
+        drop(active);
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(work).map_err(RunError::Machine)?;
+    Ok(())
 }
 
 /// Looks after runs whose executor is gone, as long as the server runs.

@@ -60,8 +60,9 @@ impl Visit<'_> {
             messages: std::slice::from_ref(&call.message),
             collect: true,
         });
-        let released = engine.release(lease.id, Some(lease.token));
-        let result = match made {
+        // If it fails, the lease ends with the resident of this call.
+        let _ = engine.release(lease.id, Some(lease.token));
+        Ok(match made {
             Ok(made) => done(&made),
             Err(CommitError::Refused { output }) => {
                 not_done("git, or a hook of the repository, refused: `output` says why", &output)
@@ -75,13 +76,16 @@ impl Visit<'_> {
             Err(error @ (CommitError::Nothing(_) | CommitError::Unmerged(_) | CommitError::Held(_))) => {
                 not_done(&error.to_string(), "")
             }
+            Err(error @ CommitError::Unseen(_)) => {
+                return Err(CallError::Refused(format!(
+                    "{}. Look at `git log`.",
+                    one_line(&with_causes(&error))
+                )));
+            }
             Err(error @ (CommitError::Git(_) | CommitError::Store(_) | CommitError::Io(_))) => {
                 return Err(refusal(&error));
             }
-        };
-        // If the lease on `git/index` had ended before its release, the result is the same.
-        let _ = released.map_err(OpenError::Store)?;
-        Ok(result)
+        })
     }
 }
 
@@ -133,6 +137,9 @@ fn done(made: &Committed) -> Value {
     });
     if made.paths.len() > MAX_PATHS {
         result["more_paths"] = json!(made.paths.len() - MAX_PATHS);
+    }
+    if let Some(error) = &made.release_error {
+        result["why"] = json!(format!("the claims could not be released: {}", one_line(&with_causes(error))));
     }
     if let Some(error) = &made.index_error {
         let why = "the common index could not be updated, so `git status` shows these paths as staged until `git reset -q -- PATH…`";

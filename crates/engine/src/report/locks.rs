@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::{Exit, Report};
 use crate::open::OpenError;
 
-impl From<StoreError> for Report {
-    fn from(error: StoreError) -> Self {
+impl From<&StoreError> for Report {
+    fn from(error: &StoreError) -> Self {
         let exit = if error.changed_nothing() { Exit::Unreachable } else { Exit::Failed };
         let code = match error {
             StoreError::Io { .. } | StoreError::Database { .. } => "STORE_FAILED",
@@ -32,16 +32,28 @@ impl From<StoreError> for Report {
             StoreError::InDoubt { .. } => "STORE_IN_DOUBT",
             StoreError::Mismatch(_) => "INTERNAL",
         };
-        Self::of(exit, code, &error).with_hint(error.hint())
+        Self::of(exit, code, error).with_hint(error.hint())
+    }
+}
+
+impl From<StoreError> for Report {
+    fn from(error: StoreError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&OpenError> for Report {
+    fn from(error: &OpenError) -> Self {
+        match error {
+            OpenError::Store(error) => error.into(),
+            OpenError::Machine(_) => Self::machine(error),
+        }
     }
 }
 
 impl From<OpenError> for Report {
     fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::Store(error) => error.into(),
-            OpenError::Machine(_) => Self::machine(&error),
-        }
+        Self::from(&error)
     }
 }
 

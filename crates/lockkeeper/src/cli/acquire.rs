@@ -296,7 +296,10 @@ fn print_result(
         Acquired::Granted(grant) => {
             let lease = &grant.lease;
             if !grant.joined {
-                session_guardian::keep_for_its_process(context, lease)?;
+                session_guardian::keep_for_its_process(context, lease).inspect_err(|_| {
+                    // Nobody would renew it.
+                    let _ = engine.release(lease.id, Some(lease.token));
+                })?;
             }
             let what = if grant.joined { "already yours" } else { "acquired" };
             let held = because.map_or(String::new(), |because| format!(", held {because}"));

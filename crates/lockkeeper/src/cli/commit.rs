@@ -84,10 +84,9 @@ fn run(context: &Context, args: &Args) -> Result<Committed, Report> {
         messages: &args.message,
         collect: context.json,
     });
-    let released = engine.release(lease.id, Some(lease.token));
-    let made = made.map_err(|error| report(&error))?;
-    released?.map_err(Report::from)?;
-    Ok(made)
+    // If it fails, the lease ends with this process.
+    let _ = engine.release(lease.id, Some(lease.token));
+    made.map_err(|error| report(&error))
 }
 
 /// The caller: the owner that a flag names, else the agent whose process runs this command, else a person.
@@ -168,7 +167,8 @@ fn show(context: &Context, made: &Committed) {
             .map(|found| json!({ "path": text(&found.path), "owner": found.owner.as_str() }))
             .collect();
         let released: Vec<String> = made.released.iter().map(|lease| lease.id.to_string()).collect();
-        let warning = made.index_error.as_ref().map(|error| format!("{error}: {index_hint}"));
+        let index_warning = made.index_error.as_ref().map(|error| format!("{error}: {index_hint}"));
+        let warning = index_warning.or_else(|| made.release_error.as_ref().map(release_warning));
         print::json(&json!({
             "done": true, "commit": made.commit, "paths": paths, "left_out": left_out, "foreign": foreign,
             "released": released, "output": made.output, "warning": warning,
@@ -184,9 +184,18 @@ fn show(context: &Context, made: &Committed) {
     if let Some(error) = &made.index_error {
         print::talk(&format!("warning: {error}: {index_hint}"));
     }
+    if let Some(error) = &made.release_error {
+        print::talk(&format!("warning: {}", release_warning(error)));
+    }
     let files = if paths.len() == 1 { "1 file".to_owned() } else { format!("{} files", paths.len()) };
     print::talk(&format!("committed {files}, released {} claims", made.released.len()));
     print::data(&made.commit);
+}
+
+fn release_warning(error: &OpenError) -> String {
+    format!(
+        "{error}: the commit is made, but the claims could not be released: `lockkeeper release --mine` does it"
+    )
 }
 
 fn no_repository(error: &GitError) -> Report {
@@ -225,6 +234,8 @@ fn report(error: &CommitError) -> Report {
         CommitError::Git(_) | CommitError::Io(_) => {
             of(Exit::Failed, "GIT_FAILED").with_hint("nothing was committed")
         }
-        CommitError::Store(_) => of(Exit::Failed, "STORE_FAILED").with_hint("run `lockkeeper doctor`"),
+        CommitError::Unseen(_) => of(Exit::Failed, "GIT_FAILED")
+            .with_hint("look at `git log`: the commit is there, the claims are still held"),
+        CommitError::Store(error) => error.into(),
     }
 }

@@ -21,7 +21,7 @@ use super::{Verb, print, table};
 /// Lock tasks of a swarm, in the files that its workers use
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  lockkeeper task acquire build && make; lockkeeper task release build\n\n\
+    after_help = "Example:\n  lockkeeper task lock build --worker w1 && make; lockkeeper task unlock build --worker w1\n\n\
     The files are $AI_SWARM_DIR/locks/TASK.lock [/tmp/ai_swarm]. A lock lives for its TTL \
     [AI_SWARM_LOCK_TTL, else 300s] after its last heartbeat. Then any worker may take it over."
 )]

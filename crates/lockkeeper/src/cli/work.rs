@@ -44,7 +44,7 @@ pub(super) struct Args {
     #[arg(long)]
     drain: bool,
     /// How much output of a command is kept, in mebibytes
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(4..))]
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(4..=1_048_576))]
     output_limit: u64,
     /// The interval of heartbeats; after three missed ones, other workers take over
     #[arg(long, value_name = "DUR", default_value = "10s")]
