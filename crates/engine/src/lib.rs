@@ -72,7 +72,7 @@ pub use waiting::{Progress, WaitOptions};
 pub use lockkeeper_store::StoreError;
 use lockkeeper_store::{Commit, LeaseStore};
 
-use sessions::Sessions;
+use sessions::LeaseSessions;
 use waker_pool::WakerPool;
 
 /// A store of leases, and the probe that tells which processes live.
@@ -80,7 +80,7 @@ pub struct Engine {
     store: Arc<dyn LeaseStore>,
     probe: Arc<MachineProbe>,
     wakers: WakerPool,
-    sessions: Sessions,
+    sessions: LeaseSessions,
     /// What tells a store that several machines share from every other one.
     shared_id: Option<String>,
 }
@@ -89,7 +89,7 @@ impl Engine {
     /// Puts the two together.
     pub fn new(store: Arc<dyn LeaseStore>, probe: MachineProbe) -> Self {
         let probe = Arc::new(probe);
-        let sessions = Sessions::new(Arc::clone(&store), Arc::clone(&probe));
+        let sessions = LeaseSessions::new(Arc::clone(&store), Arc::clone(&probe));
         Self { store, probe, wakers: WakerPool::default(), sessions, shared_id: None }
     }
 

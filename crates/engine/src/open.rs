@@ -7,12 +7,12 @@ use std::sync::Arc;
 use lockkeeper_core::id::Owner;
 use lockkeeper_platform::{origin, random};
 #[cfg(feature = "postgres")]
-use lockkeeper_store::PostgresStore;
+use lockkeeper_store::PostgresRunStore;
 use lockkeeper_store::{RunStore, SqliteRunStore, SqliteStore, StoreError};
 use thiserror::Error;
 
 use crate::location::Location;
-use crate::shared_store::SharedStore;
+use crate::shared_store::{Server, SharedStore};
 use crate::{Engine, MachineProbe};
 
 /// Why there is no engine.
@@ -46,10 +46,7 @@ pub fn open_leases(location: &Location) -> Result<Engine, OpenError> {
 fn open_shared(shared: &SharedStore) -> Result<Engine, OpenError> {
     match shared.server {
         #[cfg(feature = "postgres")]
-        crate::shared_store::Server::Postgres(ref address) => {
-            let store = PostgresStore::open(address.clone(), shared.project(), shared.connect_timeout)?;
-            shared.engine(Arc::new(store))
-        }
+        Server::Postgres(ref server) => shared.engine(shared.postgres(server)?),
     }
 }
 
@@ -59,6 +56,14 @@ pub fn open_leases_to_read(location: &Location) -> Result<Option<Engine>, OpenEr
         Some(shared) => open_shared(shared).map(Some),
         None if has_store(&location.state) => open_engine_to_read(&location.state).map(Some),
         None => Ok(None),
+    }
+}
+
+/// Opens the requests and runs of a store that several machines share, and makes the tables where they are missing.
+pub(crate) fn open_shared_runs(shared: &SharedStore) -> Result<Arc<dyn RunStore>, OpenError> {
+    match shared.server {
+        #[cfg(feature = "postgres")]
+        Server::Postgres(ref server) => Ok(Arc::new(PostgresRunStore::beside(shared.postgres(server)?)?)),
     }
 }
 

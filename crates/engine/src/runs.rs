@@ -27,7 +27,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lockkeeper_core::id::{RequestId, RunId};
+use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::transition::TransitionError;
 use lockkeeper_core::run::{Run, Stamp, Status};
@@ -48,17 +48,22 @@ pub use stats::{Group, Spread, Stats};
 pub use submit::SubmitError;
 pub use wait::Subscription;
 pub use workers::WorkerEntry;
+pub(super) use workers::{is_gone, session_ends_at};
 
-use crate::open::{OpenError, has_run_store, open_run_store, open_run_store_to_read};
-use lockkeeper_platform::{clock, random};
+use crate::location::Location;
+use crate::open::{OpenError, has_run_store, open_run_store, open_run_store_to_read, open_shared_runs};
+use crate::shared_store::SharedStore;
+use lockkeeper_platform::{access, clock, random};
 use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::{RunRecords, RunStore};
 
-/// Requests and runs of one state folder.
+/// Requests and runs of one state folder, or of a store that several machines share.
 pub struct Runs {
     store: Arc<dyn RunStore>,
-    /// The state folder.
+    /// The state folder: the output of runs, and small files of workers.
     folder: PathBuf,
+    /// The folder with the kernel locks of workers and runs.
+    liveness: PathBuf,
 }
 
 /// Why a run was not changed.
@@ -108,6 +113,9 @@ pub enum RunError {
         /// Those that are not done.
         unmet: Vec<RequestId>,
     },
+    /// Another process renews the session of this worker.
+    #[error("a copy of worker {0}, on a cloned machine, goes on with its runs")]
+    WorkerTaken(WorkerId),
     /// Nobody asked for an answer.
     #[error("request {request} is {status} and does not wait for an answer")]
     NotAsked {
@@ -157,6 +165,7 @@ impl RunError {
                     "`lockkeeper requests` shows which do; `lockkeeper run again {request}` starts it once more"
                 )
             }
+            Self::WorkerTaken(_) => "start the worker again: it gets an id of its own".to_owned(),
             Self::BadAnswer => "write a longer one to a file, and answer with its name".to_owned(),
             Self::Store(error) => error.hint(),
             Self::Machine(_) => "check that /proc is mounted".to_owned(),
@@ -167,7 +176,33 @@ impl RunError {
 impl Runs {
     /// Opens the store in this state folder, and creates both if they are missing.
     pub fn open(folder: &Path) -> Result<Self, RunError> {
-        Ok(Self { store: open_run_store(folder)?, folder: folder.to_owned() })
+        Ok(Self { store: open_run_store(folder)?, folder: folder.to_owned(), liveness: folder.to_owned() })
+    }
+
+    /// Opens the requests and runs of this location, and creates what is missing.
+    pub fn at(location: &Location) -> Result<Self, RunError> {
+        match &location.shared {
+            Some(shared) => {
+                let store = open_shared_runs(shared)?;
+                let made = access::make_state_folder(&location.state);
+                made.map_err(|source| StoreError::io("make", &location.state, source))?;
+                Self::shared(store, location)
+            }
+            None => Self::open(&location.state),
+        }
+    }
+
+    /// Opens the requests and runs of this location to read them; none if there is no store yet. Works without a state folder
+    /// where several machines share the store.
+    pub fn existing_at(location: &Location) -> Result<Option<Self>, RunError> {
+        match &location.shared {
+            Some(shared) => Self::shared(open_shared_runs(shared)?, location).map(Some),
+            None => Self::open_existing(&location.state),
+        }
+    }
+
+    fn shared(store: Arc<dyn RunStore>, location: &Location) -> Result<Self, RunError> {
+        Ok(Self { store, folder: location.state.clone(), liveness: SharedStore::liveness_folder()? })
     }
 
     /// Opens the store in this state folder, if there is one. A command that only reads leaves nothing behind, and works
@@ -176,7 +211,8 @@ impl Runs {
         if !has_run_store(folder) {
             return Ok(None);
         }
-        Ok(Some(Self { store: open_run_store_to_read(folder)?, folder: folder.to_owned() }))
+        let (store, folder) = (open_run_store_to_read(folder)?, folder.to_owned());
+        Ok(Some(Self { store, liveness: folder.clone(), folder }))
     }
 
     /// Whether nothing can be changed here.

@@ -1,16 +1,18 @@
 //! A store that several machines share: where it is, which project's leases it has, and how long a holder may be silent.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(feature = "postgres")]
+use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
 use lockkeeper_platform::{origin, runtime_folder};
 #[cfg(feature = "postgres")]
 pub use lockkeeper_store::AddressError;
-#[cfg(feature = "postgres")]
-use lockkeeper_store::PostgresAddress;
 use lockkeeper_store::{LeaseStore, StoreError};
+#[cfg(feature = "postgres")]
+use lockkeeper_store::{PostgresAddress, PostgresStore};
 use thiserror::Error;
 
 use crate::open::OpenError;
@@ -28,7 +30,7 @@ pub struct SharedStore {
         not(feature = "postgres"),
         expect(dead_code, reason = "without a kind of server nothing is opened")
     )]
-    pub(crate) connect_timeout: Duration,
+    connect_timeout: Duration,
     session: Ttl,
 }
 
@@ -36,7 +38,23 @@ pub struct SharedStore {
 #[derive(Clone, Debug)]
 pub(crate) enum Server {
     #[cfg(feature = "postgres")]
-    Postgres(PostgresAddress),
+    Postgres(Postgres),
+}
+
+/// A PostgreSQL server.
+#[cfg(feature = "postgres")]
+#[derive(Clone)]
+pub(crate) struct Postgres {
+    address: PostgresAddress,
+    /// What is open already: leases and runs of one process share their connections.
+    open: Arc<Mutex<Weak<PostgresStore>>>,
+}
+
+#[cfg(feature = "postgres")]
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.address.fmt(f)
+    }
 }
 
 /// What the settings say about a store that several machines share.
@@ -100,7 +118,7 @@ impl SharedStore {
     pub fn address(&self) -> String {
         match self.server {
             #[cfg(feature = "postgres")]
-            Server::Postgres(ref address) => address.to_string(),
+            Server::Postgres(ref server) => server.address.to_string(),
         }
     }
 
@@ -109,11 +127,29 @@ impl SharedStore {
         format!("{}#{}", self.address(), self.project)
     }
 
+    /// Opens the project on its server. Clones of this value share what is open.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn postgres(&self, server: &Postgres) -> Result<Arc<PostgresStore>, StoreError> {
+        let mut open = server.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = open.upgrade() {
+            return Ok(store);
+        }
+        let store = PostgresStore::open(server.address.clone(), &self.project, self.connect_timeout)?;
+        let store = Arc::new(store);
+        *open = Arc::downgrade(&store);
+        Ok(store)
+    }
+
+    /// The folder with the kernel locks of this machine's holders and workers.
+    pub(crate) fn liveness_folder() -> Result<PathBuf, OpenError> {
+        runtime_folder::runtime_folder().map_err(OpenError::Machine)
+    }
+
     /// Opens the engine over this store. The kernel locks of this machine's holders are in a local folder.
     pub(crate) fn engine(&self, store: Arc<dyn LeaseStore>) -> Result<Engine, OpenError> {
         let mut here = origin::origin().map_err(OpenError::Machine)?;
         here.session = Some(self.session);
-        let folder = runtime_folder::runtime_folder().map_err(OpenError::Machine)?;
+        let folder = Self::liveness_folder()?;
         let probe = MachineProbe::new(&folder, here)
             .map_err(|source| StoreError::io("open the locks in", &folder, source))?;
         Ok(Engine { shared_id: Some(self.id()), ..Engine::new(store, probe) })
@@ -123,7 +159,8 @@ impl SharedStore {
 #[cfg(feature = "postgres")]
 fn server(address: &str, password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
     let variable = |name: &str| std::env::var(name).ok();
-    Ok(Server::Postgres(PostgresAddress::parse(address, &variable, password_file)?))
+    let address = PostgresAddress::parse(address, &variable, password_file)?;
+    Ok(Server::Postgres(Postgres { address, open: Arc::default() }))
 }
 
 #[cfg(not(feature = "postgres"))]

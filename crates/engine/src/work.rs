@@ -37,9 +37,11 @@ mod events;
 mod guardian;
 mod heartbeat;
 mod lock_files;
+mod orphans;
 mod processes;
 mod report;
 mod rescuer;
+mod session;
 mod slots;
 mod stage_attempts;
 mod stage_file;
@@ -47,6 +49,7 @@ mod start_marks;
 mod watch;
 mod worker;
 
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,6 +57,7 @@ use std::time::Duration;
 pub(crate) use claimer::why;
 pub use claimer::{ClaimResult, Claimed};
 pub use events::{Listener, WorkerEvent};
+pub use orphans::Orphans;
 #[cfg(feature = "stages")]
 pub(crate) use processes::RUN_ID;
 pub use rescuer::Rescuer;
@@ -66,6 +70,7 @@ pub use watch::{Attention, RescueWatch, StartWorker, Wanted, attention};
 pub(crate) use watch::{Neglected, neglected};
 pub use worker::{ControlListener, Worker};
 
+use lockkeeper_core::id::WorkerId;
 use lockkeeper_formats::aiflow::Aiflow;
 use lockkeeper_formats::swarm::Swarm;
 
@@ -97,6 +102,11 @@ impl Default for Settings {
             swarm: None,
         }
     }
+}
+
+/// The folder in which a worker keeps small files about its commands.
+pub(crate) fn worker_folder(state: &Path, worker: &WorkerId) -> PathBuf {
+    attempt::reusable_log::folder_of(state, worker)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

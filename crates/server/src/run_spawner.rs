@@ -243,7 +243,7 @@ impl RunSpawner {
 
 /// Looks after runs whose executor is gone, as long as the server runs.
 pub(super) fn watch_runs(state: &AppState) -> Result<RescueWatch, RunError> {
-    let (runs, leases) = (Runs::open(state.state_folder())?, open_leases(state.location())?);
+    let (runs, leases) = (Runs::at(state.location())?, open_leases(state.location())?);
     let app = state.clone();
     let start = Box::new(move || begin_worker(&app));
     let trouble = Box::new(|error: &RunError| tracing::error!(%error, "cannot look after runs"));
@@ -262,7 +262,7 @@ fn examined(state: &AppState) -> Option<FailedCheck> {
 
 fn begin_worker(state: &AppState) -> Result<Worker, RunError> {
     let settings = state.settings();
-    let runs = Runs::open(state.state_folder())?;
+    let runs = Runs::at(state.location())?;
     let leases = open_leases(state.location())?;
     let status = settings.status_dir.as_deref().map(StatusLog::open).transpose();
     let status = status.map_err(|error| RunError::Machine(std::io::Error::other(error)))?;

@@ -29,6 +29,8 @@
 //! - **Changes.** A process that subscribes, then reads, then sleeps on the signal is woken by every change that is committed
 //!   after the read. A signal may come without a reason, and a little before the change is visible.
 //! - **Strict.** A record that cannot be is reported as [`StoreError::Damaged`], and never replaced.
+//! - **Sessions.** A store that several machines share keeps when each worker was last heard of. A renewal is a compare-and-set
+//!   on the number of the last heartbeat, so that two copies of one worker do not both go on.
 //! - **Unknown outcome.** If a store cannot tell whether it committed, it fails with [`StoreError::InDoubt`]. The caller reads
 //!   the runs again: a run that has the new record was moved, and a run that was claimed has the kernel lock of the claim
 //!   ([`RunRecords::run_with_lock`]). The same transitions can be tried again, because they cannot apply twice. A store that
@@ -59,7 +61,9 @@ use lockkeeper_core::time::Moment;
 pub use filter::{Listing, RequestFilter, RunFilter};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresRunStore;
-pub use records::{AutoRun, AutoRunChange, Match, Removed, StoredEvent, StoredRequest, Timing, Worker};
+pub use records::{
+    AutoRun, AutoRunChange, Match, Removed, Renewal, StoredEvent, StoredRequest, Timing, Worker,
+};
 pub use sqlite::SqliteRunStore;
 
 use super::{Examination, StoreError};
@@ -108,8 +112,15 @@ pub trait RunStore: Send + Sync {
     /// Records that no process of an ended run lives: clears its process and its lease. It is no event.
     fn clear_processes(&self, run: &Run) -> Result<(), StoreError>;
 
-    /// Registers a worker.
+    /// Registers a worker. When it started is also the number of its first heartbeat.
     fn register_worker(&self, worker: &Worker) -> Result<(), StoreError>;
+
+    /// Renews the session of a worker, on the store's clock, by compare-and-set: its last heartbeat must have one of the
+    /// numbers `expected`, and gets the number `beat`. Only a store that several machines share has sessions. On
+    /// [`StoreError::InDoubt`] the heartbeat may have been written, and the next call expects both numbers.
+    fn renew_worker(&self, _id: &WorkerId, _expected: &[i64], _beat: i64) -> Result<Renewal, StoreError> {
+        Ok(Renewal::Gone)
+    }
 
     /// Removes a worker.
     fn remove_worker(&self, id: &WorkerId) -> Result<(), StoreError>;

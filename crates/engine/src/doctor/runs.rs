@@ -144,8 +144,8 @@ fn end_commands(
     if wrong.is_empty() {
         return Ok(Vec::new());
     }
-    let state = &context.inputs.location.state;
-    let (runs, leases) = (Runs::open(state)?, open_leases(context.inputs.location)?);
+    let location = context.inputs.location;
+    let (runs, leases) = (Runs::at(location)?, open_leases(location)?);
     let worker = Worker::begin(runs, leases, Settings::default(), 0, None, Box::new(|_| {}))?;
     let adopted = worker.rescuer().rescue(|run| wrong.iter().any(|one| one.id == run.id))?;
     let mut ended = Vec::new();
@@ -179,7 +179,7 @@ fn recovered(after: &Run) -> Recovered {
 
 pub(super) fn without_run(context: &Context<'_>) -> Finding {
     let found = match context.runs() {
-        Ok(Some(runs)) => surviving_processes(context, runs),
+        Ok(Some(runs)) => surviving_processes(runs),
         Ok(None) => return Finding::pass(NO_RUNS),
         // The check `run-store` says why.
         Err(_) => return Finding::pass("the run store does not open"),
@@ -192,8 +192,8 @@ pub(super) fn without_run(context: &Context<'_>) -> Finding {
 }
 
 /// The live processes of ended runs. They share the kernel lock of the run, or have its id in their environment.
-fn surviving_processes(context: &Context<'_>, runs: &Runs) -> Result<Vec<Sentence>, StoreError> {
-    let probe = HolderProbe::open(context);
+fn surviving_processes(runs: &Runs) -> Result<Vec<Sentence>, StoreError> {
+    let probe = HolderProbe(runs.liveness_file());
     let marked = tree::marked(RUN_ID).unwrap_or_default();
     let records = runs.store().snapshot()?;
     let mut found = Vec::new();
@@ -251,11 +251,6 @@ pub(super) fn folders(context: &Context<'_>) -> Finding {
 struct HolderProbe(Option<LivenessFile>);
 
 impl HolderProbe {
-    fn open(context: &Context<'_>) -> Self {
-        let state = &context.inputs.location.state;
-        Self(state.join("life").is_file().then(|| LivenessFile::open(state).ok()).flatten())
-    }
-
     /// Whether a process of the holder lives. A lock that cannot be read counts as alive.
     fn is_alive(&self, holder: HolderId) -> bool {
         match self.0.as_ref().map(|file| file.look(holder)) {
@@ -268,7 +263,7 @@ impl HolderProbe {
 impl Context<'_> {
     /// The run store, if it exists.
     fn runs(&self) -> Result<Option<&Runs>, &RunError> {
-        let opened = self.runs.get_or_init(|| Runs::open_existing(&self.inputs.location.state));
+        let opened = self.runs.get_or_init(|| Runs::existing_at(self.inputs.location));
         opened.as_ref().map(Option::as_ref)
     }
 }

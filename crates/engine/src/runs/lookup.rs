@@ -1,10 +1,9 @@
 //! Queries for runs and requests: their state, and why a run has not started.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use lockkeeper_core::id::{HolderId, RequestId, RunId, WorkerId};
-use lockkeeper_core::liveness::LockState;
+use lockkeeper_core::liveness::{LockState, Observation};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::{Run, RunState, Status};
 use lockkeeper_core::time::Moment;
@@ -14,6 +13,7 @@ use lockkeeper_store::runs::{
     AutoRun, RequestFilter, RunFilter, RunRecords, StoredEvent, StoredRequest, Worker,
 };
 
+use super::workers::{is_gone, session_ends_at};
 use super::{RunError, Runs, found, short_id};
 
 /// Lists compute positions in the queue only up to this one.
@@ -105,7 +105,7 @@ impl Runs {
         let request = records.request(&run.request)?;
         let request = request.ok_or_else(|| RunError::NoRequest(run.request.clone()))?;
         let events = records.events_of(id, 0, usize::MAX)?;
-        let blocked = Queue::for_one(records, &self.folder).blocked(&run, &request)?;
+        let blocked = Queue::for_one(records, self).blocked(&run, &request)?;
         Ok(RunDetail { run, request, events, blocked })
     }
 
@@ -143,7 +143,7 @@ impl Runs {
     /// Runs with their requests, the latest first.
     pub fn entries(&self, filter: &RunFilter) -> Result<Vec<RunEntry>, RunError> {
         let records = &*self.store.snapshot()?;
-        let (mut entries, mut queue) = (Vec::new(), Queue::for_many(records, &self.folder));
+        let (mut entries, mut queue) = (Vec::new(), Queue::for_many(records, self));
         for (run, request) in records.runs_with_requests(filter)? {
             let blocked = queue.blocked(&run, &request)?;
             entries.push(RunEntry { run, request, blocked });
@@ -154,7 +154,7 @@ impl Runs {
     /// Requests with their latest runs, the latest first.
     pub fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestEntry>, RunError> {
         let records = &*self.store.snapshot()?;
-        let mut queue = Queue::for_many(records, &self.folder);
+        let mut queue = Queue::for_many(records, self);
         let found = records.requests_with_runs(filter)?.into_iter();
         Ok(found.map(|(request, latest)| queue.entry(request, latest)).collect::<Result<_, _>>()?)
     }
@@ -173,7 +173,7 @@ impl Runs {
         let filter = RequestFilter { limit: ids.len(), ids, ..RequestFilter::default() };
         let mut found = records.requests_with_runs(&filter)?;
         found.sort_by_key(|(stored, _)| place.get(&stored.request.id).copied());
-        let mut queue = Queue::for_many(records, &self.folder);
+        let mut queue = Queue::for_many(records, self);
         let entries = found.into_iter().map(|(request, latest)| queue.entry(request, latest));
         Ok(entries.collect::<Result<_, _>>()?)
     }
@@ -184,7 +184,7 @@ impl Runs {
         let filter = RequestFilter { ids: vec![id.clone()], limit: 1, ..RequestFilter::default() };
         let found = records.requests_with_runs(&filter)?.pop();
         let (request, latest) = found.ok_or_else(|| RunError::NoRequest(id.clone()))?;
-        Ok(Queue::for_one(records, &self.folder).entry(request, latest)?)
+        Ok(Queue::for_one(records, self).entry(request, latest)?)
     }
 
     /// One request; none if there is no such request.
@@ -269,8 +269,7 @@ fn latest_by_part(records: &dyn RunRecords, text: &str) -> Result<Vec<Run>, Stor
 /// Facts about the queue that one snapshot needs for many runs; each is read once.
 struct Queue<'r> {
     records: &'r dyn RunRecords,
-    /// The state folder.
-    folder: &'r Path,
+    runs: &'r Runs,
     many: bool,
     workers: Option<Vec<Worker>>,
     /// The kernel locks of workers and runs; none in a folder that never had any.
@@ -280,13 +279,13 @@ struct Queue<'r> {
 
 impl<'r> Queue<'r> {
     /// For one run: its position is counted exactly.
-    fn for_one(records: &'r dyn RunRecords, folder: &'r Path) -> Self {
-        Self { records, folder, many: false, workers: None, life: None, positions: None }
+    fn for_one(records: &'r dyn RunRecords, runs: &'r Runs) -> Self {
+        Self { records, runs, many: false, workers: None, life: None, positions: None }
     }
 
     /// For a list: positions are looked up among the first [`COUNTED`].
-    fn for_many(records: &'r dyn RunRecords, folder: &'r Path) -> Self {
-        Self { many: true, ..Self::for_one(records, folder) }
+    fn for_many(records: &'r dyn RunRecords, runs: &'r Runs) -> Self {
+        Self { many: true, ..Self::for_one(records, runs) }
     }
 
     /// A request with its latest run.
@@ -328,11 +327,18 @@ impl<'r> Queue<'r> {
 
     /// Whether nobody looks after a run of this worker, whose processes share this kernel lock.
     fn neglect(&mut self, worker: &WorkerId, run: HolderId) -> Result<Option<Blocked>, StoreError> {
-        let lock = self.workers()?.iter().find(|known| known.id == *worker).map(|known| known.holder);
-        let folder = self.folder;
-        let open = || folder.join("life").is_file().then(|| LivenessFile::open(folder).ok()).flatten();
-        let Some(life) = self.life.get_or_insert_with(open) else { return Ok(None) };
-        if lock.is_some_and(|lock| life.look(lock) != LockState::Free) {
+        let (runs, now) = (self.runs, self.records.now().moment);
+        let worker = self.workers()?.iter().find(|known| known.id == *worker).cloned();
+        let life = self.life.get_or_insert_with(|| runs.liveness_file());
+        if let Some(worker) = worker.as_ref().filter(|worker| worker.heartbeat_at.is_some()) {
+            let observation = runs.observe(worker, life.as_ref());
+            let is_gone = is_gone(worker, observation, now);
+            if observation == Observation::OtherHost || !is_gone {
+                return Ok(is_gone.then_some(Blocked::Unattended));
+            }
+        }
+        let Some(life) = life else { return Ok(None) };
+        if worker.is_some_and(|worker| life.look(worker.holder) != LockState::Free) {
             return Ok(None);
         }
         // Lists do not look at all processes.
@@ -349,7 +355,9 @@ impl<'r> Queue<'r> {
 
     fn has_worker(&mut self) -> Result<bool, StoreError> {
         // Others execute single runs only.
-        Ok(self.workers()?.iter().any(|worker| worker.jobs > 0))
+        let now = self.records.now().moment;
+        let is_silent = |worker: &Worker| session_ends_at(worker).is_some_and(|end| end < now);
+        Ok(self.workers()?.iter().any(|worker| worker.jobs > 0 && !is_silent(worker)))
     }
 
     fn position(&mut self, run: &RunId) -> Result<Blocked, StoreError> {

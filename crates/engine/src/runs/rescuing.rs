@@ -5,12 +5,13 @@ use lockkeeper_core::liveness::ProcessRef;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::transition::{self, AttemptOutcome};
 use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::time::Moment;
 
 use super::moves::{NotMoved, policy};
 use super::{RunError, Runs};
 use lockkeeper_platform::process;
 use lockkeeper_store::StoreError;
-use lockkeeper_store::runs::{RunFilter, Worker};
+use lockkeeper_store::runs::{Renewal, RunFilter, Worker};
 
 /// How many runs are looked at for those that wait for an attempt.
 const MOST_RUNNING: usize = 10_000;
@@ -21,12 +22,24 @@ pub(crate) struct WorkersAndRuns {
     pub(crate) workers: Vec<Worker>,
     /// Runs that a worker executes, and ended runs whose processes may live.
     pub(crate) runs: Vec<Run>,
+    /// When that was, on the store's clock.
+    pub(crate) now: Moment,
 }
 
 impl Runs {
     /// Registers a worker. A power cut may lose it: the worker is gone then, too.
     pub(crate) fn register_worker(&self, worker: &Worker) -> Result<(), StoreError> {
         self.store.register_worker(worker)
+    }
+
+    /// Renews the session of a worker.
+    pub(crate) fn renew_worker(
+        &self,
+        id: &WorkerId,
+        expected: &[i64],
+        beat: i64,
+    ) -> Result<Renewal, StoreError> {
+        self.store.renew_worker(id, expected, beat)
     }
 
     /// Removes a worker.
@@ -37,7 +50,8 @@ impl Runs {
     /// All workers and the runs that they execute, as they were at one moment.
     pub(crate) fn workers_and_runs(&self) -> Result<WorkersAndRuns, StoreError> {
         let records = self.store.snapshot()?;
-        Ok(WorkersAndRuns { workers: records.workers()?, runs: records.active_runs()? })
+        let now = records.now().moment;
+        Ok(WorkersAndRuns { workers: records.workers()?, runs: records.active_runs()?, now })
     }
 
     /// Runs that wait for their next attempt, whether it is due or not. Those of stages are left out: only the executor of
@@ -83,18 +97,23 @@ impl Runs {
         Ok(Some(ended))
     }
 
-    /// The processes of all registered workers.
+    /// The processes of all registered workers that use this state folder.
     pub(crate) fn worker_processes(&self) -> Result<Vec<ProcessRef>, StoreError> {
-        let workers = self.store.snapshot()?.workers()?;
-        Ok(workers.into_iter().map(|worker| worker.process).collect())
+        let workers = self.store.snapshot()?.workers()?.into_iter();
+        Ok(workers.filter(|worker| self.has_files_of(worker)).map(|worker| worker.process).collect())
     }
 
     /// The process of the worker of a run, if a signal has stopped it.
     pub fn stopped_worker(&self, run: &Run) -> Result<Option<ProcessRef>, RunError> {
         let Some(id) = run.worker() else { return Ok(None) };
         let workers = self.store.snapshot()?.workers()?;
-        let worker = workers.into_iter().find(|worker| worker.id == *id);
+        let worker = workers.into_iter().find(|worker| worker.id == *id && self.has_files_of(worker));
         Ok(worker.map(|worker| worker.process).filter(|process| process::is_stopped(*process)))
+    }
+
+    /// Records that no process of an ended run lives.
+    pub(crate) fn clear_processes(&self, run: &Run) -> Result<(), StoreError> {
+        self.store.clear_processes(run)
     }
 
     /// Gives a run to another worker. A run that has ended keeps its end: only its processes have to be ended. None if another

@@ -31,6 +31,7 @@ use super::events::{Events, WorkerEvent};
 use super::guardian::GuardianOffice;
 use super::processes::{RunProcesses, mark};
 use super::report::{Finished, Report, Started};
+use super::session::WorkerSession;
 use super::start_marks::StartMarks;
 use crate::Engine;
 use crate::runs::completing::{End, Outcome};
@@ -60,6 +61,8 @@ pub(super) struct AttemptContext {
     pub(super) marks: Arc<StartMarks>,
     /// Starts the commands.
     pub(super) guardian: GuardianOffice,
+    /// The session of the worker, on a store that several machines share.
+    pub(super) session: Option<Arc<WorkerSession>>,
 }
 
 impl AttemptContext {
@@ -199,6 +202,7 @@ impl<'a> Attempt<'a> {
             &mut self.claimed.files,
             &self.control,
             lease.as_ref(),
+            self.context.session.as_deref(),
             log,
             self.context.settings.grace,
             times_out_at,

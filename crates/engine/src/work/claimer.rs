@@ -26,6 +26,7 @@ use super::completer::persist;
 use super::events::{Events, WorkerEvent};
 use super::lock_files::{LockFiles, LockFormats};
 use super::locked;
+use super::session::WorkerSession;
 use crate::Engine;
 use crate::runs::{RunError, Runs};
 use lockkeeper_platform::liveness_lock::LivenessLock;
@@ -77,6 +78,8 @@ pub(super) struct Claimer {
     formats: LockFormats,
     events: Arc<Events>,
     grace: Duration,
+    /// The session of the worker, on a store that several machines share.
+    session: Option<Arc<WorkerSession>>,
     /// What was published about waiting runs.
     published: Mutex<HashMap<RunId, String>>,
 }
@@ -89,14 +92,26 @@ impl Claimer {
         formats: LockFormats,
         events: Arc<Events>,
         grace: Duration,
+        session: Option<Arc<WorkerSession>>,
     ) -> Self {
-        Self { runs, leases, worker, formats, events, grace, published: Mutex::default() }
+        Self { runs, leases, worker, formats, events, grace, session, published: Mutex::default() }
     }
 
     /// Claims one run, if nobody else does and nobody holds what it needs. Never waits.
     pub(super) fn claim(&self, id: &RunId) -> Result<ClaimResult, RunError> {
+        if self.session.as_ref().is_some_and(|session| session.is_taken()) {
+            return Err(RunError::WorkerTaken(self.worker.id.clone()));
+        }
+        if !self.may_claim() {
+            return Ok(ClaimResult::Held(Vec::new()));
+        }
         let Some((run, request)) = self.runs.run_with_request(id)? else { return Ok(ClaimResult::Lost) };
         self.claim_known(&run, request, &mut WaitingLine::default())
+    }
+
+    /// Whether this worker is known to others: a claim without a session would not be protected.
+    fn may_claim(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.is_valid())
     }
 
     /// Claims a run that needs nothing: this one, or whichever is the next of that kind by now.

@@ -25,6 +25,7 @@ use super::events::{Events, WorkerEvent};
 use super::lock_files::LockFiles;
 use super::processes::RunProcesses;
 use super::report::{Committed, Finished, Report, Started};
+use super::session::WorkerSession;
 use super::{locked, stage_file};
 use crate::Engine;
 use crate::runs::completing::{Completed, End};
@@ -51,6 +52,8 @@ pub(super) struct Completer {
     /// The thread that has this lock commits. In it are kernel locks for the next runs that were made and not used.
     leader: Mutex<Vec<LivenessLock>>,
     reports: Sender<Report>,
+    /// The session of the worker, on a store that several machines share.
+    session: Option<Arc<WorkerSession>>,
 }
 
 /// An attempt whose end is not written yet.
@@ -68,9 +71,10 @@ impl Completer {
         events: Arc<Events>,
         grace: Duration,
         reports: Sender<Report>,
+        session: Option<Arc<WorkerSession>>,
     ) -> Self {
         let (waiting, leader) = (Mutex::default(), Mutex::default());
-        Self { runs, leases, worker, active, events, grace, waiting, leader, reports }
+        Self { runs, leases, worker, active, events, grace, waiting, leader, reports, session }
     }
 
     /// Writes the end of an attempt. An attempt that wants the next run gets it when the end and the claim are on the disk.
@@ -105,7 +109,8 @@ impl Completer {
 
     /// Writes the ends of these attempts and claims the next runs, in one transaction with one fsync.
     fn commit(&self, batch: Vec<Waiting>, locks: &mut Vec<LivenessLock>) {
-        let wanted = batch.iter().filter(|one| one.finished.wants_next).count();
+        let may_claim = self.session.as_ref().is_none_or(|session| session.is_valid());
+        let wanted = batch.iter().filter(|one| may_claim && one.finished.wants_next).count();
         self.make_locks(wanted, locks);
         let holders: Vec<HolderId> = locks.iter().take(wanted).map(LivenessLock::holder).collect();
         let claims = Claims { worker: &self.worker.id, locks: &holders, order: ClaimOrder::Strict };

@@ -33,6 +33,7 @@ use super::heartbeat::{self, HeartbeatWatch};
 use super::lock_files::{LockFiles, LockFormats, RenewedFiles};
 use super::processes::RunProcesses;
 use super::report::Finished;
+use super::session::WorkerSession;
 use super::start_marks::StartMarks;
 use super::{stage_attempts, stage_file};
 use crate::Engine;
@@ -57,6 +58,8 @@ enum Found {
     Abandoned(Option<ProcessRef>),
     /// It lives, but was silent for too long.
     Silent,
+    /// It was on another machine, and its session has ended. Nothing of its command can be seen here.
+    Elsewhere,
 }
 
 /// Rescues runs for one worker, which need not claim any.
@@ -72,6 +75,8 @@ pub struct Rescuer {
     pub(super) completer: Arc<Completer>,
     pub(super) marks: Arc<StartMarks>,
     pub(super) formats: LockFormats,
+    /// The session of the worker, on a store that several machines share.
+    pub(super) session: Option<Arc<WorkerSession>>,
 }
 
 impl Rescuer {
@@ -120,6 +125,13 @@ impl Rescuer {
         abandoned: &Abandoned,
         wake: Option<&Arc<WakePipe>>,
     ) -> Result<Option<JoinHandle<()>>, RunError> {
+        if abandoned.is_elsewhere {
+            if !abandoned.run.status().is_active() {
+                self.runs.clear_processes(&abandoned.run)?;
+                return Ok(None);
+            }
+            return self.adopt(&abandoned.run, Found::Elsewhere, wake);
+        }
         if !abandoned.may_have_begun
             && self.runs.end_lost(&abandoned.run, &AttemptOutcome::NotBegun)?.is_some()
         {
@@ -209,7 +221,14 @@ impl Rescuer {
         self.marks.set(None, &run.id, run.claim() + 1).map_err(RunError::Machine)?;
         let gone = run.worker().cloned();
         let Some((run, request)) = self.runs.adopt(run, &self.worker.id)? else { return Ok(None) };
-        let files = self.formats.adopt(&request, &run, gone.as_ref(), &self.worker).unwrap_or_else(|error| {
+        let files = match found {
+            // Its lock files are on that machine.
+            Found::Elsewhere => Ok(LockFiles::default()),
+            Found::Abandoned(_) | Found::Silent => {
+                self.formats.adopt(&request, &run, gone.as_ref(), &self.worker)
+            }
+        };
+        let files = files.unwrap_or_else(|error| {
             self.events.trouble(format!("cannot take over the lock files of {}: {error}", run.id));
             LockFiles::default()
         });
@@ -228,6 +247,7 @@ impl Rescuer {
             Outcome::Recorded
         } else {
             match found {
+                Found::Elsewhere => Outcome::Observed(AttemptOutcome::Vanished),
                 Found::Silent => {
                     self.end_processes(&run);
                     Outcome::Observed(AttemptOutcome::Replaced)
@@ -314,6 +334,10 @@ impl Rescuer {
                 self.end_processes(run);
                 return Ok((observed(AttemptOutcome::TimedOut(None)), None));
             }
+            if self.session.as_ref().is_some_and(|session| !session.is_valid()) {
+                self.end_processes(run);
+                return Ok((observed(AttemptOutcome::Replaced), None));
+            }
             let sentry = if exit.is_none() { self.leases.probe().watch_lock(process.holder) } else { None };
             let mut descriptors: Vec<BorrowedFd<'_>> = vec![control.as_fd()];
             descriptors.extend(exit.as_ref().map(AsFd::as_fd));
@@ -321,7 +345,9 @@ impl Rescuer {
             let limit = times_out_at.map(|at| at.since(clock::now()));
             // What the command left behind may hold the lock after its end.
             let again = exit.is_none().then_some(LOOK_AGAIN);
-            poll::wait(&descriptors, [limit, again].into_iter().flatten().min())?;
+            let session = self.session.as_ref().and_then(|session| session.look_at());
+            let session = session.map(|at| at.since(clock::now()));
+            poll::wait(&descriptors, [limit, again, session].into_iter().flatten().min())?;
         }
     }
 

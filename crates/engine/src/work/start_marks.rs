@@ -85,6 +85,12 @@ pub(super) fn may_have_begun(state: &Path, worker: &WorkerId, run: &Run) -> bool
     }
 }
 
+/// The runs in the marks of a worker, whose files are in this folder. Most of them have ended.
+pub(super) fn marked_runs(folder: &Path) -> Vec<RunId> {
+    let text = fs::read_to_string(folder.join("begun")).unwrap_or_default();
+    text.lines().filter_map(|line| line.split_ascii_whitespace().next()?.parse().ok()).collect()
+}
+
 fn line(run: &RunId, claim: u64) -> String {
     format!("{:<width$}\n", mark_of(run, claim), width = WIDTH - 1)
 }
@@ -132,6 +138,8 @@ mod tests {
         marks.set(None, &third.id, third.claim() + 1).unwrap();
         assert!(may_have_begun(state, &worker, &first) && may_have_begun(state, &worker, &second));
         assert!(!may_have_begun(state, &worker, &third), "the mark is of another claim");
+        let marked = marked_runs(&reusable_log::folder_of(state, &worker));
+        assert_eq!(marked, ["RUN-1", "RUN-2", "RUN-3"].map(|id| id.parse().unwrap()));
         marks.set(Some(2), &third.id, third.claim()).unwrap();
         assert!(!may_have_begun(state, &worker, &first) && may_have_begun(state, &worker, &third));
     }

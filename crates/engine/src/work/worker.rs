@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lockkeeper_core::id::{RunId, WorkerId};
+use lockkeeper_core::run::Run;
 
 pub use self::listener::ControlListener;
 use super::Settings;
@@ -21,17 +22,18 @@ use super::completer::{Completer, persist};
 use super::control::ActiveRuns;
 use super::events::{Events, Listener};
 use super::guardian::GuardianOffice;
-use super::heartbeat::{self, HeartbeatFile};
+use super::heartbeat::{self, Heartbeat, HeartbeatFile};
 use super::lock_files::LockFormats;
 use super::report::{Finished, Report};
 use super::rescuer::Rescuer;
+use super::session::WorkerSession;
 use super::start_marks::StartMarks;
 use crate::Engine;
 use crate::runs::completing::{End, Outcome};
 use crate::runs::{RunError, Runs, new_id};
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::liveness_lock::LivenessLock;
-use lockkeeper_platform::{process, tree};
+use lockkeeper_platform::{clock, process, tree};
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
 /// A worker that others can see, until it is dropped.
@@ -49,6 +51,8 @@ pub struct Worker {
     context: AttemptContext,
     reports: Sender<Report>,
     completer: Arc<Completer>,
+    /// Shows other machines that this worker lives, on a store that several machines share.
+    session: Option<Arc<WorkerSession>>,
     /// The thread of the completer.
     publishing: Option<JoinHandle<()>>,
 }
@@ -66,15 +70,20 @@ impl Worker {
         tree::become_subreaper().map_err(RunError::Machine)?;
         let lock = leases.probe().liveness_file().hold_new().map_err(RunError::Machine)?;
         let holder = lock.holder();
-        let started_at = runs.now().unix_micros;
+        let started_at = runs.now();
+        let origin = leases.probe().origin().clone();
+        let heartbeat_at = origin.session.map(|_| started_at.moment);
+        let started_at = started_at.unix_micros;
         let record = WorkerRecord {
             id: new_id::<WorkerId>("W", started_at)?,
             holder,
-            origin: leases.probe().origin().clone(),
+            origin,
             process: process::current().map_err(RunError::Machine)?,
             jobs,
             started_at,
+            heartbeat_at,
         };
+        let sent_at = clock::now();
         runs.register_worker(&record)?;
         let heartbeat = HeartbeatFile::make(runs.folder(), &record.id, settings.heartbeat);
         let heartbeat = heartbeat.map_err(RunError::Machine)?;
@@ -85,6 +94,7 @@ impl Worker {
         let active = Arc::<ActiveRuns>::default();
         let (reports, receiver) = channel();
         let grace = settings.grace;
+        let session = WorkerSession::begin(&runs, &record, sent_at, grace).map_err(RunError::Machine)?;
         let completer = Arc::new(Completer::new(
             Arc::clone(&runs),
             Arc::clone(&leases),
@@ -93,6 +103,7 @@ impl Worker {
             Arc::clone(&events),
             grace,
             reports.clone(),
+            session.clone(),
         ));
         let formats = LockFormats { aiflow: settings.aiflow.clone(), swarm: settings.swarm.clone() };
         let rescuer = Rescuer {
@@ -106,6 +117,7 @@ impl Worker {
             completer: Arc::clone(&completer),
             marks: Arc::clone(&marks),
             formats: formats.clone(),
+            session: session.clone(),
         };
         rescuer.remove_stray_files()?;
         let claimer = Claimer::new(
@@ -115,6 +127,7 @@ impl Worker {
             formats,
             Arc::clone(&events),
             grace,
+            session.clone(),
         );
         let context = AttemptContext {
             settings,
@@ -127,6 +140,7 @@ impl Worker {
             reports: reports.clone(),
             marks,
             guardian: GuardianOffice::default(),
+            session: session.clone(),
         };
         let body = Arc::clone(&completer);
         let publishing = thread::Builder::new().name("completer".to_owned());
@@ -144,6 +158,7 @@ impl Worker {
             context,
             reports,
             completer,
+            session,
             publishing: Some(publishing),
         })
     }
@@ -182,6 +197,24 @@ impl Worker {
     /// Whether it executes or looks after any run.
     pub(super) fn is_active(&self) -> bool {
         !self.active.is_empty()
+    }
+
+    /// Adopts those runs that nobody looks after, and tells attempts what happened to their runs. Returns whether a wanted run
+    /// is not adopted yet.
+    pub(super) fn look_after(&self, wanted: &impl Fn(&Run) -> bool) -> Result<bool, RunError> {
+        let survey = self.rescuer.survey()?;
+        self.active.forward(&survey.ours, &self.runs)?;
+        let mut is_left = survey.out_of_reach.iter().chain(survey.theirs()).any(wanted);
+        for one in survey.abandoned.iter().filter(|one| wanted(&one.run)) {
+            is_left = true;
+            self.rescuer.rescue_one(one, None)?;
+        }
+        Ok(is_left)
+    }
+
+    /// Shows other workers of this machine that this one is not frozen, until the result is dropped.
+    pub(super) fn start_heartbeat(&self) -> std::io::Result<Heartbeat> {
+        self.heartbeat.start()
     }
 
     /// The worker as others see it.
@@ -239,6 +272,13 @@ impl Drop for Worker {
         if self.events.has_given_up() {
             // The next worker looks for the ends of its runs in these files.
             return;
+        }
+        if self.session.is_some() && self.is_active() {
+            // The guardian of this process looks after the runs. Other machines leave them alone while this worker is registered.
+            return;
+        }
+        if let Some(session) = &self.session {
+            session.end();
         }
         // If these stay, others find out by themselves that the worker is gone.
         let _ = self.runs.remove_worker(&self.record.id);

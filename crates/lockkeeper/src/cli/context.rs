@@ -211,12 +211,14 @@ impl Context {
 
     /// Opens the run store. Creates it if it does not exist.
     pub(super) fn runs(&self) -> Result<Runs, Report> {
-        Runs::open(self.state()?).map_err(Report::from)
+        self.state()?;
+        Runs::at(&self.location).map_err(Report::from)
     }
 
     /// Opens the run store if it exists. A command that only reads creates nothing.
     pub(super) fn existing_runs(&self) -> Result<Option<Runs>, Report> {
-        let runs = Runs::open_existing(self.state()?)?;
+        self.state()?;
+        let runs = Runs::existing_at(&self.location)?;
         if runs.is_none() {
             self.warn_if_absent();
         }

@@ -158,7 +158,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     if !args.drain {
         return Ok(Exit::Done);
     }
-    let stuck = Runs::open(&context.location.state)?.stuck()?;
+    let stuck = Runs::at(&context.location)?.stuck()?;
     if !stuck.is_empty() {
         print::talk(&in_vain(context, &stuck));
     }

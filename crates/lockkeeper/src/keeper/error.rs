@@ -121,6 +121,7 @@ impl Error {
             | RunError::InProgress { .. }
             | RunError::DependsNotDone { .. }
             | RunError::NotAsked { .. }
+            | RunError::WorkerTaken(_)
             | RunError::BadAnswer => Self::Refused(error.into()),
         }
     }

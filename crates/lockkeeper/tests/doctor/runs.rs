@@ -62,6 +62,7 @@ impl Queue {
             process: process::current().unwrap(),
             jobs: 1,
             started_at: 0,
+            heartbeat_at: None,
         };
         self.runs.store().register_worker(&worker).unwrap();
     }

@@ -6,5 +6,6 @@
 
 mod cut_off;
 mod holders;
+mod runs;
 mod settings;
 mod team;

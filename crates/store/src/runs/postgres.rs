@@ -39,7 +39,8 @@ use self::rows::param;
 use self::snapshot::Snapshot;
 use super::columns::Columns;
 use super::{
-    AutoRunChange, ChangeSignal, Claims, MovedAndClaimed, Removed, Requeue, RunRecords, RunStore, Worker,
+    AutoRunChange, ChangeSignal, Claims, MovedAndClaimed, Removed, Renewal, Requeue, RunRecords, RunStore,
+    Worker,
 };
 use crate::postgres::connection::{Failure, Params};
 use crate::postgres::rows::get;
@@ -171,6 +172,10 @@ impl RunStore for PostgresRunStore {
 
     fn register_worker(&self, worker: &Worker) -> Result<(), StoreError> {
         self.insert_worker(worker)
+    }
+
+    fn renew_worker(&self, id: &WorkerId, expected: &[i64], beat: i64) -> Result<Renewal, StoreError> {
+        self.renew_session(id, expected, beat)
     }
 
     fn remove_worker(&self, id: &WorkerId) -> Result<(), StoreError> {

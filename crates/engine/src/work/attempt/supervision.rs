@@ -11,6 +11,7 @@ use super::log::AttemptLog;
 use crate::runs::completing::Outcome;
 use crate::work::control::{Control, Stop};
 use crate::work::lock_files::LockFiles;
+use crate::work::session::WorkerSession;
 use crate::{Engine, LossListener};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::exec::{Ending, Event, Next};
@@ -55,6 +56,8 @@ enum Stopped {
     Asked(Stop),
     LeaseLost,
     TimedOut,
+    /// The session of the worker can end soon, and others may then start the run again.
+    SessionLapsed,
 }
 
 /// Reacts to what happens while a command runs.
@@ -62,6 +65,7 @@ pub(super) struct Supervision<'a> {
     files: &'a mut LockFiles,
     control: &'a Control,
     lease: Option<&'a LeaseWatch<'a>>,
+    session: Option<&'a WorkerSession>,
     log: AttemptLog,
     grace: Duration,
     looked_at: Moment,
@@ -76,12 +80,13 @@ impl<'a> Supervision<'a> {
         files: &'a mut LockFiles,
         control: &'a Control,
         lease: Option<&'a LeaseWatch<'a>>,
+        session: Option<&'a WorkerSession>,
         log: AttemptLog,
         grace: Duration,
         times_out_at: Option<Moment>,
     ) -> Self {
         let (looked_at, look_at) = (clock::now(), clock::now().after(FIRST_LOOK));
-        Self { files, control, lease, log, grace, looked_at, look_at, times_out_at, stopped: None }
+        Self { files, control, lease, session, log, grace, looked_at, look_at, times_out_at, stopped: None }
     }
 
     /// Decides what to do about an event. The first event comes right after the start of the supervision.
@@ -97,6 +102,8 @@ impl<'a> Supervision<'a> {
         let stopped = stopped.or_else(|| has_lapsed.then_some(Stopped::LeaseLost));
         let is_overdue = self.times_out_at.is_some_and(|at| at <= now);
         let stopped = stopped.or_else(|| is_overdue.then_some(Stopped::TimedOut));
+        let has_session = self.session.is_none_or(WorkerSession::is_valid);
+        let stopped = stopped.or_else(|| (!has_session).then_some(Stopped::SessionLapsed));
         if stopped.is_some() {
             self.stopped = stopped;
             return Next::Stop(self.grace);
@@ -105,8 +112,9 @@ impl<'a> Supervision<'a> {
             let pause = self.log.look(now.since(self.looked_at)).unwrap_or(LOOK_AGAIN);
             (self.looked_at, self.look_at) = (now, now.after(pause));
         }
-        let session = self.lease.and_then(|lease| lease.leases.sessions.look_at(lease.lease.id, self.grace));
-        let next = [Some(self.look_at), self.times_out_at, session].into_iter().flatten().min();
+        let lease = self.lease.and_then(|lease| lease.leases.sessions.look_at(lease.lease.id, self.grace));
+        let session = self.session.and_then(WorkerSession::look_at);
+        let next = [Some(self.look_at), self.times_out_at, lease, session].into_iter().flatten().min();
         next.map_or(Next::Wait, Next::WaitUntil)
     }
 
@@ -130,6 +138,7 @@ fn outcome_of(stopped: Option<Stopped>, control: &Control, ending: Ending) -> Ou
         None => Outcome::Observed(AttemptOutcome::Ended(ending)),
         Some(Stopped::Asked(Stop::Canceled)) => Outcome::Observed(AttemptOutcome::Stopped(Some(ending))),
         Some(Stopped::LeaseLost) => Outcome::Observed(AttemptOutcome::LeaseLost(Some(ending))),
+        Some(Stopped::SessionLapsed) => Outcome::Observed(AttemptOutcome::Replaced),
         Some(Stopped::TimedOut) => Outcome::Observed(AttemptOutcome::TimedOut(Some(ending))),
         Some(Stopped::Asked(Stop::Recorded)) => Outcome::Recorded,
         Some(Stopped::Asked(Stop::Superseded)) => Outcome::Superseded,

@@ -58,6 +58,11 @@ impl Claimer {
             if slots.is_draining() {
                 return Ok(None);
             }
+            if !self.may_claim() {
+                // The session is renewed as soon as the store answers again.
+                poll::wait(&[slots.as_fd()], Some(AFTER_TROUBLE)).map_err(RunError::Machine)?;
+                continue;
+            }
             slots.set_idle(false);
             let looked_at = self.runs.now().moment;
             if let Some(claimed) = self.claim_next(line)? {

@@ -3,6 +3,9 @@
 //! It decides who may say that a run is over: its worker while that one lives, and otherwise any process that sees the
 //! kernel lock of the run free, or sees its processes. A list of processes that is empty proves nothing: they may be in
 //! another pid namespace. Such a run is out of reach, and stays as it is.
+//!
+//! On a store that several machines share, the kernel locks of another machine, or of another clone on this one, show nothing
+//! here. Its worker lives until its session ends. It has stopped its commands before that, so any process may then end its runs.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,12 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::id::{HolderId, WorkerId};
-use lockkeeper_core::liveness::{LockState, ProcessRef};
+use lockkeeper_core::liveness::{LockState, Observation, ProcessRef};
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
 
 use crate::Engine;
-use crate::runs::{RunError, Runs};
+use crate::runs::{RunError, Runs, is_gone, session_ends_at};
 use crate::work::control::ActiveRuns;
 use crate::work::heartbeat::HeartbeatWatch;
 use crate::work::processes::mark;
@@ -64,6 +67,8 @@ pub(in crate::work) struct Abandoned {
     pub(super) command: Option<ProcessRef>,
     /// Whether any process of it lives.
     pub(in crate::work) is_alive: bool,
+    /// Whether it was executed where this process sees nothing. The session of its worker has ended.
+    pub(in crate::work) is_elsewhere: bool,
 }
 
 /// Another worker that lives.
@@ -82,6 +87,15 @@ impl Survey {
     pub(in crate::work) fn exits(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let workers = self.others.iter().filter_map(|other| Some(other.exit.as_ref()?.as_fd()));
         workers.chain(self.ends.iter().map(|end| end.as_fd()))
+    }
+
+    fn look_again_at(&mut self, at: Moment) {
+        self.look_again = Some(self.look_again.map_or(at, |known| known.min(at)));
+    }
+
+    /// Runs that other live workers execute.
+    pub(in crate::work) fn theirs(&self) -> impl Iterator<Item = &Run> {
+        self.theirs.iter()
     }
 
     /// Whether other live workers execute anything.
@@ -129,7 +143,7 @@ impl Surveyor<'_> {
     /// Finds out who executes what. Changes nothing.
     pub(in crate::work) fn survey(&self) -> Result<Survey, RunError> {
         let found = self.runs.workers_and_runs()?;
-        let now = self.runs.now().moment;
+        let now = found.now;
         let holders = found.runs.iter().filter_map(|run| Some(run.process()?.holder)).collect();
         let mut survey = Survey { holders, ..Survey::default() };
         let mut dead: HashMap<WorkerId, WorkerRecord> = HashMap::new();
@@ -137,12 +151,17 @@ impl Surveyor<'_> {
         for worker in found.workers.into_iter().filter(|worker| !self.is_own(&worker.id)) {
             // Watched before the look: a worker that dies after the look is noticed.
             let exit = self.watch_worker(&worker);
-            if self.is_gone(&worker) {
+            let observation = self.observe(&worker);
+            if is_gone(&worker, observation, now) {
                 dead.insert(worker.id.clone(), worker);
                 continue;
             }
             alive.insert(worker.id.clone());
-            let is_visible = self.leases.probe().shares_pids_with(&worker.origin);
+            let is_here = observation != Observation::OtherHost;
+            if let Some(end) = session_ends_at(&worker).filter(|_| !is_here) {
+                survey.look_again_at(end);
+            }
+            let is_visible = is_here && self.leases.probe().shares_pids_with(&worker.origin);
             let is_pool = worker.jobs > 0 && !(is_visible && process::is_stopped(worker.process));
             survey.others.push(OtherWorker { id: worker.id, is_pool, is_visible, exit });
         }
@@ -155,12 +174,15 @@ impl Surveyor<'_> {
                 // It is over, and its processes are being ended here.
                 None if self.own.is_some_and(|(_, active)| active.contains(&run.id)) => {}
                 None if dead.is_empty() && !survey.others.is_empty() && self.may_be_settled(&run, now) => {
-                    let until = self.settled_until(&run);
-                    survey.look_again = [survey.look_again, until].into_iter().flatten().min();
+                    self.settled_until(&run).into_iter().for_each(|until| survey.look_again_at(until));
                 }
                 Some(_) | None => {
                     let worker = run.worker().and_then(|id| dead.get(id));
-                    self.judge(run, worker, &mut survey);
+                    if self.is_elsewhere(&run, worker) {
+                        self.judge_elsewhere(run, worker, now, &mut survey);
+                    } else {
+                        self.judge(run, worker, &mut survey);
+                    }
                 }
             }
         }
@@ -178,7 +200,8 @@ impl Surveyor<'_> {
             // The marks of an earlier boot may be lost. No worker of this boot has such a run.
             let may_have_begun =
                 worker.is_none_or(|worker| start_marks::may_have_begun(self.runs.folder(), &worker.id, &run));
-            survey.abandoned.push(Abandoned { run, may_have_begun, command: None, is_alive: false });
+            let (command, is_alive, is_elsewhere) = (None, false, false);
+            survey.abandoned.push(Abandoned { run, may_have_begun, command, is_alive, is_elsewhere });
             return;
         }
         let end = probe.watch_lock(holder);
@@ -187,16 +210,47 @@ impl Surveyor<'_> {
         let is_visible = command.is_some() || !probe.liveness_file().processes(holder).is_empty();
         // It may have ended since the first look.
         if is_visible || probe.liveness_file().look(holder) == LockState::Free {
-            survey.abandoned.push(Abandoned { run, may_have_begun: true, command, is_alive: is_visible });
+            let (may_have_begun, is_alive, is_elsewhere) = (true, is_visible, false);
+            survey.abandoned.push(Abandoned { run, may_have_begun, command, is_alive, is_elsewhere });
         } else {
             survey.ends.extend(end);
             if shares_pids {
                 // Its lock may be on the way from the worker to the guardian.
-                let again = self.runs.now().moment.after(LOOK_AGAIN);
-                survey.look_again = Some(survey.look_again.map_or(again, |known| known.min(again)));
+                survey.look_again_at(self.runs.now().moment.after(LOOK_AGAIN));
             }
             survey.out_of_reach.push(run);
         }
+    }
+
+    /// Whether a run was executed where this process sees nothing.
+    fn is_elsewhere(&self, run: &Run, worker: Option<&WorkerRecord>) -> bool {
+        if !self.leases.is_shared() {
+            return false;
+        }
+        match worker {
+            Some(worker) => self.observe(worker) == Observation::OtherHost,
+            // It is over, or its worker was removed. Its kernel lock names the file that it is in.
+            None => {
+                let holder = run.process().map(|process| process.holder);
+                holder.is_some_and(|holder| {
+                    self.leases.probe().liveness_file().look(holder) == LockState::Unreadable
+                })
+            }
+        }
+    }
+
+    /// Decides what can be said about a run of another machine whose worker is silent or not known.
+    fn judge_elsewhere(&self, run: Run, worker: Option<&WorkerRecord>, now: Moment, survey: &mut Survey) {
+        let session = self.leases.probe().origin().session.map_or(Duration::ZERO, |session| session.get());
+        // A worker that is not known has claimed the run after it was removed, or the run is over and its worker ends its processes.
+        let since = run.completed_at().or(run.started_at()).map_or(now, |at| at.moment);
+        let until = since.after(session + self.grace + SETTLED_WITHIN);
+        if worker.is_none() && now < until {
+            survey.look_again_at(until);
+            return;
+        }
+        let (may_have_begun, command, is_alive, is_elsewhere) = (true, None, false, true);
+        survey.abandoned.push(Abandoned { run, may_have_begun, command, is_alive, is_elsewhere });
     }
 
     fn is_own(&self, worker: &WorkerId) -> bool {
@@ -215,6 +269,9 @@ impl Surveyor<'_> {
     /// A descriptor that becomes readable once another worker is gone.
     fn watch_worker(&self, worker: &WorkerRecord) -> Option<Arc<OwnedFd>> {
         let probe = self.leases.probe();
+        if !self.runs.has_files_of(worker) {
+            return None;
+        }
         if probe.shares_pids_with(&worker.origin)
             && let Watch::Exit(exit) = process::watch(worker.process)
         {
@@ -224,10 +281,17 @@ impl Surveyor<'_> {
         if worker.origin.boot == probe.origin().boot { probe.watch_lock(worker.holder) } else { None }
     }
 
-    fn is_gone(&self, worker: &WorkerRecord) -> bool {
-        let here = self.leases.probe().origin();
-        worker.origin.boot == here.boot
-            && self.leases.probe().liveness_file().look(worker.holder) == LockState::Free
+    /// What the kernel lock of a worker shows here.
+    fn observe(&self, worker: &WorkerRecord) -> Observation {
+        let probe = self.leases.probe();
+        if worker.origin.boot != probe.origin().boot || !self.runs.has_files_of(worker) {
+            return Observation::OtherHost;
+        }
+        match probe.liveness_file().look(worker.holder) {
+            // It has locked another file.
+            LockState::Unreadable if worker.heartbeat_at.is_some() => Observation::OtherHost,
+            state => Observation::Lock(state),
+        }
     }
 }
 

@@ -122,6 +122,12 @@ impl Worker {
     fn supervise(&self, watch: &mut Supervision<'_>) -> Result<(), RunError> {
         let mut trouble = String::new();
         loop {
+            if self.session.as_ref().is_some_and(|session| session.is_taken()) {
+                watch.slots.drain();
+                if !self.is_busy(watch) {
+                    return Err(RunError::WorkerTaken(self.record.id.clone()));
+                }
+            }
             match self.look(watch) {
                 Ok(Look::Finished) => return Ok(()),
                 Ok(Look::Sleep(limit)) => {

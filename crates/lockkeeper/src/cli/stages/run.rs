@@ -130,7 +130,7 @@ fn execute(
 }
 
 fn begin_worker(context: &Context, place: &Place) -> Result<Arc<Worker>, Report> {
-    let runs = Runs::open(&context.location.state)?;
+    let runs = Runs::at(&context.location)?;
     let leases = context.engine_to_execute()?;
     let status = StatusLog::open(place.status_dir(context))?;
     // Agents work for the user of this command, so they get its whole environment. Their commits wait for each other.

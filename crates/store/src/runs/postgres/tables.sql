@@ -133,6 +133,11 @@ CREATE TABLE lockkeeper_runs.worker (
     pid_started bigint NOT NULL,
     jobs bigint NOT NULL,
     started_at bigint NOT NULL,
+    -- How long it may be silent, in microseconds; null if it has no session.
+    session bigint,
+    -- When its session was last renewed, on the store's clock, and the number of that heartbeat.
+    heartbeat bigint NOT NULL,
+    beat bigint NOT NULL,
     PRIMARY KEY (project, id)
 );
 

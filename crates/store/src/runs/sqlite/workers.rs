@@ -52,6 +52,7 @@ impl Tables<'_> {
                 process: ProcessRef { pid: row.get(5)?, started: row.get::<_, i64>(6)?.cast_unsigned() },
                 jobs: row.get(7)?,
                 started_at: row.get(8)?,
+                heartbeat_at: None,
             }))
         })
     }
