@@ -15,6 +15,7 @@ mod lookup;
 mod moves;
 pub mod new_request;
 pub mod output;
+mod portable;
 mod rescuing;
 mod stats;
 mod submit;
@@ -47,7 +48,7 @@ pub use moves::Canceled;
 pub use stats::{Group, Spread, Stats};
 pub use submit::SubmitError;
 pub use wait::Subscription;
-pub use workers::WorkerEntry;
+pub use workers::{Host, WorkerEntry};
 pub(super) use workers::{is_gone, session_ends_at};
 
 use crate::location::Location;
@@ -64,6 +65,8 @@ pub struct Runs {
     folder: PathBuf,
     /// The folder with the kernel locks of workers and runs.
     liveness: PathBuf,
+    /// The root of the project, on a store that several machines share: folders of requests are relative to it.
+    root: Option<PathBuf>,
 }
 
 /// Why a run was not changed.
@@ -176,7 +179,8 @@ impl RunError {
 impl Runs {
     /// Opens the store in this state folder, and creates both if they are missing.
     pub fn open(folder: &Path) -> Result<Self, RunError> {
-        Ok(Self { store: open_run_store(folder)?, folder: folder.to_owned(), liveness: folder.to_owned() })
+        let (store, folder) = (open_run_store(folder)?, folder.to_owned());
+        Ok(Self { store, liveness: folder.clone(), folder, root: None })
     }
 
     /// Opens the requests and runs of this location, and creates what is missing.
@@ -202,7 +206,8 @@ impl Runs {
     }
 
     fn shared(store: Arc<dyn RunStore>, location: &Location) -> Result<Self, RunError> {
-        Ok(Self { store, folder: location.state.clone(), liveness: SharedStore::liveness_folder()? })
+        let (folder, liveness) = (location.state.clone(), SharedStore::liveness_folder()?);
+        Ok(Self { store, folder, liveness, root: Some(location.root.clone()) })
     }
 
     /// Opens the store in this state folder, if there is one. A command that only reads leaves nothing behind, and works
@@ -212,7 +217,7 @@ impl Runs {
             return Ok(None);
         }
         let (store, folder) = (open_run_store_to_read(folder)?, folder.to_owned());
-        Ok(Some(Self { store, liveness: folder.clone(), folder }))
+        Ok(Some(Self { store, liveness: folder.clone(), folder, root: None }))
     }
 
     /// Whether nothing can be changed here.

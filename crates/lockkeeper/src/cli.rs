@@ -19,6 +19,7 @@ mod git_hook;
 mod git_wrapper;
 mod group;
 mod hook;
+mod hosts;
 mod init;
 mod lifecycle;
 mod lockfiles;
@@ -118,6 +119,7 @@ const GROUPS: &[Group] = &[
             Entry::of::<runs::Args>(),
             Entry::of::<run::Args>(),
             Entry::of::<queue::Args>(),
+            Entry::of::<hosts::Args>(),
         ],
     },
     Group { heading: "Stages", verbs: &[Entry::of::<stages::Args>(), Entry::of::<conflicts::Args>()] },

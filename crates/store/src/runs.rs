@@ -48,6 +48,7 @@ mod records;
 mod spec;
 mod sqlite;
 
+use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
 use lockkeeper_core::id::{HolderId, RequestId, RunId, WorkerId};
@@ -263,6 +264,12 @@ pub trait RunRecords {
 
     /// All registered workers, the oldest first.
     fn workers(&self) -> Result<Vec<Worker>, StoreError>;
+
+    /// The machines that execute or executed these runs, as far as they are known. Only a store that several machines share
+    /// keeps them.
+    fn hosts(&self, _runs: &[&RunId]) -> Result<HashMap<RunId, String>, StoreError> {
+        Ok(HashMap::new())
+    }
 
     /// The last auto-run.
     fn auto_run(&self) -> Result<Option<AutoRun>, StoreError>;

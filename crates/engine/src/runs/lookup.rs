@@ -32,6 +32,8 @@ pub struct RunDetail {
     pub events: Vec<StoredEvent>,
     /// Why no worker executes it; none when one does, or when it has ended.
     pub blocked: Option<Blocked>,
+    /// The machine that executes or executed it, on a store that several machines share.
+    pub host: Option<String>,
 }
 
 /// A run in a list, with its request.
@@ -43,6 +45,8 @@ pub struct RunEntry {
     pub request: StoredRequest,
     /// Why no worker executes it; none when one does, or when it has ended.
     pub blocked: Option<Blocked>,
+    /// The machine that executes or executed it, on a store that several machines share.
+    pub host: Option<String>,
 }
 
 /// A request in a list, with its latest run.
@@ -106,7 +110,8 @@ impl Runs {
         let request = request.ok_or_else(|| RunError::NoRequest(run.request.clone()))?;
         let events = records.events_of(id, 0, usize::MAX)?;
         let blocked = Queue::for_one(records, self).blocked(&run, &request)?;
-        Ok(RunDetail { run, request, events, blocked })
+        let host = records.hosts(&[id])?.remove(id);
+        Ok(RunDetail { run, request, events, blocked, host })
     }
 
     /// One run.
@@ -144,9 +149,12 @@ impl Runs {
     pub fn entries(&self, filter: &RunFilter) -> Result<Vec<RunEntry>, RunError> {
         let records = &*self.store.snapshot()?;
         let (mut entries, mut queue) = (Vec::new(), Queue::for_many(records, self));
-        for (run, request) in records.runs_with_requests(filter)? {
+        let found = records.runs_with_requests(filter)?;
+        let mut hosts = records.hosts(&found.iter().map(|(run, _)| &run.id).collect::<Vec<_>>())?;
+        for (run, request) in found {
             let blocked = queue.blocked(&run, &request)?;
-            entries.push(RunEntry { run, request, blocked });
+            let host = hosts.remove(&run.id);
+            entries.push(RunEntry { run, request, blocked, host });
         }
         Ok(entries)
     }

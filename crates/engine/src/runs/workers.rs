@@ -1,6 +1,7 @@
 //! The workers that are registered, what each executes, and whether it still lives.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::liveness::{self, Contract, Dates, LockState, Observation};
@@ -23,7 +24,48 @@ pub struct WorkerEntry {
     pub running: usize,
 }
 
+/// A machine with workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// The boot of its kernel: two machines may have one name.
+    pub boot: String,
+    /// How many of its workers live, as far as this process can see.
+    pub workers: usize,
+    /// How many queued runs they execute at the same time.
+    pub jobs: u64,
+    /// How many runs its workers execute.
+    pub running: usize,
+    /// How long ago one of its workers was last heard of. None where workers have no sessions.
+    pub silent_for: Option<Duration>,
+}
+
 impl Runs {
+    /// The machines that have workers, in the order of their names.
+    pub fn hosts(&self) -> Result<Vec<Host>, RunError> {
+        let entries = self.workers()?;
+        let now = self.now().moment;
+        let mut hosts: BTreeMap<(String, String), Host> = BTreeMap::new();
+        for WorkerEntry { worker, is_alive, running } in entries {
+            let (name, boot) = (worker.origin.host, worker.origin.boot);
+            let host = hosts.entry((name.clone(), boot.clone())).or_insert_with(|| Host {
+                name,
+                boot,
+                workers: 0,
+                jobs: 0,
+                running: 0,
+                silent_for: None,
+            });
+            host.workers += usize::from(is_alive);
+            host.jobs += if is_alive { u64::from(worker.jobs) } else { 0 };
+            host.running += running;
+            let silent_for = worker.heartbeat_at.map(|at| now.since(at));
+            host.silent_for = [host.silent_for, silent_for].into_iter().flatten().min();
+        }
+        Ok(hosts.into_values().collect())
+    }
+
     /// All workers that are registered, the oldest first.
     pub fn workers(&self) -> Result<Vec<WorkerEntry>, RunError> {
         let records = self.store.snapshot()?;
@@ -86,8 +128,6 @@ pub(crate) fn session_ends_at(worker: &Worker) -> Option<Moment> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use lockkeeper_core::id::HolderId;
     use lockkeeper_core::liveness::{Origin, ProcessRef};
     use lockkeeper_core::time::Ttl;

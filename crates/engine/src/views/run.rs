@@ -102,6 +102,8 @@ pub struct RunListItem {
     pub title: String,
     /// Why no worker executes it; null when one does, or when it has ended.
     pub blocked: Option<BlockedView>,
+    /// The machine that executes or executed it; null on a store of one machine, and before it was claimed.
+    pub host: Option<String>,
 }
 
 impl RunListItem {
@@ -111,6 +113,7 @@ impl RunListItem {
             run: RunView::new(&entry.run, now),
             title: entry.request.request.title.clone(),
             blocked: entry.blocked.as_ref().map(|blocked| BlockedView::new(blocked, now)),
+            host: entry.host.clone(),
         }
     }
 }

@@ -9,6 +9,7 @@ pub(super) mod reusable_log;
 mod slot;
 mod supervision;
 
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -35,7 +36,7 @@ use super::session::WorkerSession;
 use super::start_marks::StartMarks;
 use crate::Engine;
 use crate::runs::completing::{End, Outcome};
-use crate::runs::{RunFolder, Runs};
+use crate::runs::{RunFolder, Runs, environment};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::exec::{Running, StartError, start_cached};
 use lockkeeper_platform::wall_clock::WallTime;
@@ -140,7 +141,10 @@ impl<'a> Attempt<'a> {
         };
         let AttemptContext { settings, state, leases, .. } = self.context;
         let stores = (state.as_path(), leases.store_id());
-        let spec = command::spec(&mut self.claimed, &settings.variables, (stores.0, &stores.1), log.path());
+        let dir = self.context.runs.local_dir(&self.claimed.request.dir);
+        let variables = self.variables(&settings.variables);
+        let places = (dir.clone(), log.path());
+        let spec = command::spec(&mut self.claimed, &variables, (stores.0, &stores.1), places);
         let run = &self.claimed.run;
         let (line, number) = (self.slot.line(self.context), self.slot.number);
         let guarded = line.zip(self.context.marks.note(number, run));
@@ -163,7 +167,7 @@ impl<'a> Attempt<'a> {
             }
             Err(error) => {
                 self.keep_log(log);
-                let why = command::why_not_started(&error, &self.claimed.request.dir);
+                let why = command::why_not_started(&error, &dir);
                 return Outcome::Observed(AttemptOutcome::NotStarted(error.exit_code(), why));
             }
         };
@@ -179,6 +183,18 @@ impl<'a> Attempt<'a> {
             self.context.processes().end_all(run);
             Outcome::Observed(AttemptOutcome::Vanished)
         })
+    }
+
+    /// The variables besides those of the request. On a store that several machines share the request has none that describe a
+    /// place: they are those of this worker, unless the request names them.
+    fn variables<'v>(&self, own: &'v [(String, String)]) -> Cow<'v, [(String, String)]> {
+        if !self.context.runs.is_shared() {
+            return Cow::Borrowed(own);
+        }
+        let is_named =
+            |name: &str| self.claimed.request.env.iter().chain(own).any(|(known, _)| known == name);
+        let here = environment::of_this_machine(std::env::vars_os());
+        Cow::Owned(here.into_iter().filter(|(name, _)| !is_named(name)).chain(own.iter().cloned()).collect())
     }
 
     fn supervise(&mut self, mut running: Running, mut log: AttemptLog) -> io::Result<Outcome> {

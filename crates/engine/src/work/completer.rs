@@ -71,10 +71,15 @@ impl Completer {
         events: Arc<Events>,
         grace: Duration,
         reports: Sender<Report>,
-        session: Option<Arc<WorkerSession>>,
     ) -> Self {
         let (waiting, leader) = (Mutex::default(), Mutex::default());
+        let session = None;
         Self { runs, leases, worker, active, events, grace, waiting, leader, reports, session }
+    }
+
+    /// Claims runs only while this session is valid.
+    pub(super) fn with_session(self, session: Option<Arc<WorkerSession>>) -> Self {
+        Self { session, ..self }
     }
 
     /// Writes the end of an attempt. An attempt that wants the next run gets it when the end and the claim are on the disk.

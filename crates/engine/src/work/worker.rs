@@ -95,7 +95,7 @@ impl Worker {
         let (reports, receiver) = channel();
         let grace = settings.grace;
         let session = WorkerSession::begin(&runs, &record, sent_at, grace).map_err(RunError::Machine)?;
-        let completer = Arc::new(Completer::new(
+        let completer = Completer::new(
             Arc::clone(&runs),
             Arc::clone(&leases),
             Arc::clone(&record),
@@ -103,8 +103,8 @@ impl Worker {
             Arc::clone(&events),
             grace,
             reports.clone(),
-            session.clone(),
-        ));
+        );
+        let completer = Arc::new(completer.with_session(session.clone()));
         let formats = LockFormats { aiflow: settings.aiflow.clone(), swarm: settings.swarm.clone() };
         let rescuer = Rescuer {
             runs: Arc::clone(&runs),

@@ -126,12 +126,22 @@ fn submit_one(context: &Context, args: &Args) -> Result<(Submitted, Request, Run
     if args.replace {
         let request = new.check_replacement(&defaults)?;
         let runs = context.runs_to_queue(false)?;
+        warn_of_folder(&runs, &request);
         return Ok((runs.replace(&request, limit)?, request, runs));
     }
     new.clone().check(&placeholder()?, &defaults)?;
     let runs = context.runs_to_queue(false)?;
     let request = new.check(&runs.new_request_id()?, &defaults)?;
+    warn_of_folder(&runs, &request);
     Ok((runs.submit(&request, limit)?, request, runs))
+}
+
+/// Warns if other machines may not have the folder of a request.
+fn warn_of_folder(runs: &Runs, request: &Request) {
+    if runs.is_outside(&request.dir) {
+        let dir = table::plain(&request.dir);
+        print::talk(&format!("warning: {dir} is outside of the project; a worker needs the same folder"));
+    }
 }
 
 fn print_submitted(context: &Context, submitted: &Submitted, title: &str) {
@@ -165,9 +175,13 @@ pub(super) fn queue_limit(context: &Context) -> Option<u64> {
 
 /// Defaults for fields that a request leaves out.
 pub(super) fn defaults(context: &Context) -> Defaults {
+    let env = match context.location.shared {
+        Some(_) => environment::for_any_machine(std::env::vars_os()),
+        None => environment::of_submitter(std::env::vars_os()),
+    };
     Defaults {
         dir: context.cwd.clone(),
-        env: environment::of_submitter(std::env::vars_os()),
+        env,
         queue_timeout: context.config.span("queue_timeout"),
         timeout: context.config.span("timeout"),
     }

@@ -4,12 +4,12 @@ use std::fs;
 
 use lockkeeper_testing::processes::{is_alive, pid_in};
 use lockkeeper_testing::until;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::team::{Machine, Team};
 
 fn run_of(machine: &Machine, id: &str) -> Value {
-    machine.world.json(&["run", "show", id, "--json"])
+    machine.world.json(&["run", "show", id, "--json"])["run"].clone()
 }
 
 /// Invariant 9. Requirement 157.
@@ -41,7 +41,7 @@ fn the_run_of_a_killed_worker_ends_as_its_command_does() {
     let Some(team) = Team::with_session("8s") else { return };
     let (one, other) = (team.machine(), team.machine());
     let script = "echo $$ > pid; echo began >> record; until [ -e go ]; do sleep 0.05; done; exit 7";
-    other.world.run(["submit", "--id", "a", "--retry", "3", "--", "sh", "-c", script]).code(0);
+    other.world.run(["submit", "--id", "a", "--retries", "3", "--", "sh", "-c", script]).code(0);
     let mut worker = other.world.start(["work"]);
     let command = pid_in(&other.world.path("pid"));
     worker.kill();
@@ -69,7 +69,7 @@ fn the_end_of_a_command_without_its_worker_is_known_to_all() {
             "submit",
             "--id",
             "a",
-            "--dir",
+            "--cwd",
             &other.world.cwd().display().to_string(),
             "--",
             "sh",
@@ -98,7 +98,7 @@ fn a_worker_that_is_cut_off_stops_its_command_before_another_takes_the_run() {
          while :; do echo alive >> '{0}'; sleep 0.05; done",
         record.display()
     );
-    one.world.run(["submit", "--id", "a", "--retry", "1", "--", "sh", "-c", &script]).code(0);
+    one.world.run(["submit", "--id", "a", "--retries", "1", "--", "sh", "-c", &script]).code(0);
     let mut worker = other.world.start(["work"]);
     until("the command runs", || fs::read_to_string(&record).is_ok_and(|text| text.contains("alive")));
     let next = one.world.start(["work"]);
@@ -136,7 +136,9 @@ fn keys_dependencies_and_the_limit_of_the_queue_hold_for_all_machines() {
     let again = other.world.run(["submit", "--key", "nightly", "--json", "--", "true"]).code(0);
     assert_eq!(again.json()["request_id"], "a", "{}", again.stdout());
     other.world.run(["submit", "--id", "b", "--after", "a", "--", "true"]).code(0);
-    one.world.run(["submit", "--max-queued", "2", "--", "true"]).code(75);
+    let full =
+        one.world.lockkeeper(["submit", "--", "true"]).env("LOCKKEEPER_QUEUE_LIMIT", "2").output().unwrap();
+    assert_eq!(full.status.code(), Some(75), "{full:?}");
     assert_eq!(run_of(&one, "b")["status"], "queued");
     one.world.run(["work", "--drain"]).code(0);
     for id in ["a", "b"] {
@@ -150,18 +152,18 @@ fn two_machines_drain_one_queue_and_execute_each_run_once() {
     let Some(team) = Team::new() else { return };
     let (one, other) = (team.machine(), team.machine());
     let record = one.world.path("record");
-    let lines: String = (0..50)
-        .map(|number| format!("{{\"id\":\"j{number}\",\"command\":[\"sh\",\"-c\",\"echo j{number} $LOCKKEEPER_DIR >> '{}'\"]}}\n", record.display()))
+    let script = |number| format!("echo j{number} >> '{}'", record.display());
+    let jobs: Vec<Value> = (0..50)
+        .map(|number| json!({ "id": format!("j{number}"), "command": ["sh", "-c", script(number)] }))
         .collect();
-    let file = one.world.path("requests.jsonl");
-    fs::write(&file, lines).unwrap();
-    one.world.run(["submit", "--from", &file.display().to_string()]).code(0);
+    let one = Machine { world: one.world.write("jobs.json", &Value::from(jobs).to_string()), ..one };
+    one.world.run(["submit", "--from", "jobs.json"]).code(0);
     let workers = [&one, &other].map(|machine| machine.world.start(["work", "--jobs", "2", "--drain"]));
     for worker in workers {
         worker.wait().code(0);
     }
     let text = fs::read_to_string(&record).unwrap();
-    let mut names: Vec<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+    let mut names: Vec<&str> = text.lines().collect();
     names.sort_unstable();
     let mut all: Vec<String> = (0..50).map(|number| format!("j{number}")).collect();
     all.sort_unstable();
@@ -179,4 +181,64 @@ fn a_machine_that_is_cut_off_submits_and_reads_nothing() {
     {
         machine.world.run(args).code(69);
     }
+}
+
+/// A folder of the project is that of the worker's clone, and so are the home folder and the path.
+#[test]
+fn a_run_is_executed_in_the_clone_and_the_environment_of_its_worker() {
+    let Some(team) = Team::new() else { return };
+    let (one, other) = (team.machine().in_repository(), team.machine().in_repository());
+    for machine in [&one, &other] {
+        fs::create_dir(machine.world.path("api")).unwrap();
+    }
+    let script = "pwd > where; echo $HOME >> where; echo $LANG >> where; echo $CHOSEN >> where";
+    let submit = ["submit", "--id", "a", "--cwd", "api", "--env", "CHOSEN=here", "--", "sh", "-c", script];
+    let submitted = one.world.lockkeeper(submit).env("LANG", "de_DE").output().unwrap();
+    assert_eq!(submitted.status.code(), Some(0), "{submitted:?}");
+    other.world.run(["work", "--drain"]).code(0);
+    let where_it_was = fs::read_to_string(other.world.path("api/where")).unwrap();
+    let folder = fs::canonicalize(other.world.path("api")).unwrap();
+    let expected = format!("{}\n{}\nde_DE\nhere\n", folder.display(), other.world.home().display());
+    assert_eq!(where_it_was, expected);
+    let outside = one.world.run(["submit", "--id", "b", "--cwd", "/", "--", "pwd"]).code(0);
+    outside.says("/ is outside of the project");
+    assert_eq!(one.world.json(&["requests", "--json"])["requests"][0]["cwd"], "/");
+}
+
+#[test]
+fn runs_and_workers_name_their_machine() {
+    let Some(team) = Team::new() else { return };
+    let (one, other) = (team.machine(), team.machine());
+    assert_eq!(one.world.json(&["hosts", "--json"])["hosts"], json!([]));
+    other.world.run(["submit", "--id", "a", "--", "sh", "-c", "echo $$ > pid; exec sleep 300"]).code(0);
+    let _worker = other.world.start(["work", "--jobs", "3"]);
+    let command = pid_in(&other.world.path("pid"));
+    let hosts = one.world.json(&["hosts", "--json"]);
+    let host = &hosts["hosts"][0];
+    assert_eq!(
+        (&host["workers"], &host["jobs"], &host["runs"]),
+        (&1.into(), &3.into(), &1.into()),
+        "{hosts}"
+    );
+    one.world.run(["hosts"]).code(0).prints("LAST HEARD OF");
+    let name = host["host"].clone();
+    assert_eq!(one.world.json(&["runs", "--json"])["runs"][0]["host"], name);
+    one.world.run(["run", "cancel", "a"]).code(0);
+    until("the command is gone", || !is_alive(command));
+    one.world.run(["run", "wait", "a"]).code(75);
+    assert_eq!(run_of(&one, "a")["host"], name, "also after its end");
+    one.world.run(["run", "logs", "a"]).code(0).says(&format!("is on {}", name.as_str().unwrap()));
+}
+
+/// An answer of one machine reaches the command on another.
+#[test]
+fn an_answer_reaches_the_command_on_another_machine() {
+    let Some(team) = Team::new() else { return };
+    let (one, other) = (team.machine(), team.machine());
+    let script = "[ -n \"$LOCKKEEPER_ANSWER\" ] || exit 10; echo \"$LOCKKEEPER_ANSWER\" > said";
+    other.world.run(["submit", "--id", "a", "--", "sh", "-c", script]).code(0);
+    other.world.run(["work", "--drain"]).code(1);
+    one.world.run(["run", "answer", "a", "blue"]).code(0);
+    other.world.run(["work", "--drain"]).code(0);
+    assert_eq!(fs::read_to_string(other.world.path("said")).unwrap(), "blue\n");
 }

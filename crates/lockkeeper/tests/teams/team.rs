@@ -21,6 +21,13 @@ pub(crate) struct Machine {
     pub(crate) link: PostgresProxy,
 }
 
+impl Machine {
+    /// The same machine, with a clone of the repository.
+    pub(crate) fn in_repository(self) -> Self {
+        Self { world: self.world.git(), ..self }
+    }
+}
+
 impl Team {
     /// A team whose sessions never end while a test runs. None where there is no server.
     pub(crate) fn new() -> Option<Self> {

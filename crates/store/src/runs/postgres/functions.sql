@@ -115,7 +115,9 @@ BEGIN
             token = wanted.token, give_up_at = wanted.give_up_at, started_at = wanted.started_at,
             started_moment = wanted.started_moment, retry_at = wanted.retry_at, completed_at = wanted.completed_at,
             completed_moment = wanted.completed_moment, exit_code = wanted.exit_code, signal = wanted.signal,
-            reason = wanted.reason, message = wanted.message, help = wanted.help, version = wanted.version
+            reason = wanted.reason, message = wanted.message, help = wanted.help, version = wanted.version,
+            host = CASE WHEN wanted.worker IS NULL OR wanted.worker = run.worker THEN run.host
+                ELSE (SELECT w.host FROM lockkeeper_runs.worker AS w WHERE w.project = of_project AND w.id = wanted.worker) END
         WHERE project = of_project AND id = wanted.id AND version = wanted.version - 1
         RETURNING seq, request INTO moved;
         IF NOT FOUND THEN

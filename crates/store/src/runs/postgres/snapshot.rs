@@ -1,5 +1,7 @@
 //! A snapshot: a read-only transaction of the server that sees no later commit.
 
+use std::collections::HashMap;
+
 use lockkeeper_core::id::{HolderId, RequestId, RunId};
 use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::{Run, Stamp, Status};
@@ -229,6 +231,10 @@ impl RunRecords for Snapshot<'_> {
 
     fn workers(&self) -> Result<Vec<Worker>, StoreError> {
         self.registered_workers()
+    }
+
+    fn hosts(&self, runs: &[&RunId]) -> Result<HashMap<RunId, String>, StoreError> {
+        self.hosts_of(runs)
     }
 
     fn auto_run(&self) -> Result<Option<AutoRun>, StoreError> {

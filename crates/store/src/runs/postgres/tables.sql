@@ -80,6 +80,8 @@ CREATE TABLE lockkeeper_runs.run (
     help boolean NOT NULL,
     -- The number of its events.
     version bigint NOT NULL,
+    -- The machine of the worker that has or had it.
+    host text,
     PRIMARY KEY (project, seq),
     UNIQUE (project, id),
     CHECK (({terminal}) = (completed_at IS NOT NULL)),

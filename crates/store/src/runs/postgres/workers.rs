@@ -1,8 +1,9 @@
 //! The tables of workers and of the auto-run.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use lockkeeper_core::id::{HolderId, WorkerId};
+use lockkeeper_core::id::{HolderId, RunId, WorkerId};
 use lockkeeper_core::liveness::{Origin, ProcessRef};
 use lockkeeper_core::time::{Moment, Ttl};
 
@@ -40,6 +41,17 @@ impl Snapshot<'_> {
             };
             Ok(build())
         })
+    }
+
+    pub(super) fn hosts_of(&self, runs: &[&RunId]) -> Result<HashMap<RunId, String>, StoreError> {
+        let sql = "SELECT id, host FROM lockkeeper_runs.run WHERE project = $1 AND id = ANY ($2) AND host IS NOT NULL";
+        let ids: Vec<&str> = runs.iter().map(|id| id.as_str()).collect();
+        let rows = self.query(sql, &[param(&self.project()), param(&ids)])?;
+        let found = self.read_all(&rows, |row| {
+            let (id, host): (&str, String) = (get(row, 0)?, get(row, 1)?);
+            Ok(parse(id).map(|id| (id, host)))
+        })?;
+        Ok(found.into_iter().collect())
     }
 
     pub(super) fn last_auto_run(&self) -> Result<Option<AutoRun>, StoreError> {
