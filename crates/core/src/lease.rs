@@ -17,6 +17,7 @@ mod attribute;
 mod ending;
 mod hand_over;
 mod permission;
+mod reassert;
 mod resume;
 mod strength;
 
@@ -36,6 +37,7 @@ pub use attribute::{Attributed, attribute};
 pub use ending::{clean_up, end, evict, release, remove_ticket, revoke, withdraw};
 pub use hand_over::{HandOver, HandedOver, hand_over};
 pub use permission::{Caller, permit, permit_renewal};
+pub use reassert::{release_forgotten, wait_again};
 pub use resume::{Resumer, find_tickets, resume};
 pub use strength::{downgrade, upgrade};
 
@@ -320,13 +322,19 @@ pub fn renew<E>(
 /// Renews the session of a lease, on a store that several machines share. `written` are the heartbeats
 /// that the holder may have written last. A copy of the holder on a cloned machine writes others: one of the two finds them,
 /// and loses the lease.
+///
+/// If the store has forgotten the lease, or what became of it, its holder says again that it holds it, if it is certain (`is_held`).
 pub fn keep_session<E>(
     overlay: &mut Overlay<'_, E>,
-    id: LeaseId,
-    token: Token,
+    known: &Lease,
     written: &[Moment],
+    is_held: bool,
 ) -> Result<Result<Lease, NotCurrent>, E> {
-    let lease = match current(overlay, id, Some(token))? {
+    let id = known.id;
+    if is_held && let Some(since) = reassert::is_forgotten(overlay, known, written)? {
+        return reassert::reassert(overlay, known, since);
+    }
+    let lease = match current(overlay, id, Some(known.token))? {
         Ok(lease) if lease.revoked => return Ok(Err(NotCurrent::Revoked(id))),
         Ok(lease) if !written.contains(&lease.heartbeat_at) => return Ok(Err(NotCurrent::SessionTaken(id))),
         Ok(lease) => lease,

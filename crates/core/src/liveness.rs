@@ -178,6 +178,8 @@ pub struct Dates {
     pub pickup_by: Option<Moment>,
     /// How long the claim lasts from its last sign of life where nothing of its holder can be observed.
     pub session: Option<Ttl>,
+    /// Since when the store remembers. It may have forgotten later signs of life.
+    pub remembered_since: Option<Moment>,
 }
 
 impl Dates {
@@ -188,7 +190,8 @@ impl Dates {
 
     /// When the session of its holder ends, unless the holder renews it.
     pub fn session_ends_at(&self) -> Option<Moment> {
-        self.session.map(|session| self.heartbeat_at.after(session.get()))
+        let last = self.remembered_since.map_or(self.heartbeat_at, |since| since.max(self.heartbeat_at));
+        self.session.map(|session| last.after(session.get()))
     }
 }
 
@@ -286,6 +289,7 @@ mod tests {
             ttl: ttl_seconds.map(|seconds| Ttl::new(Duration::from_secs(seconds)).unwrap()),
             pickup_by: None,
             session: None,
+            remembered_since: None,
         }
     }
 
@@ -396,6 +400,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Invariant 3. A store that was restored may have forgotten that a holder renewed its session.
+    #[test]
+    fn no_session_ends_within_its_span_after_the_store_came_back() {
+        let session = Some(Ttl::new(Duration::from_secs(30)).unwrap());
+        let back_for = |seconds| {
+            let remembered_since = Some(NOW.before(Duration::from_secs(seconds)));
+            Dates { session, remembered_since, ..dates(None, 1_000) }
+        };
+        let verdicts =
+            [30, 31].map(|back| judge(Contract::Strict, &back_for(back), Observation::OtherHost, NOW));
+        assert_eq!(verdicts, [Verdict::Unknown, Verdict::Expired]);
     }
 
     #[test]

@@ -45,18 +45,38 @@ impl Engine {
 
     /// Checks a ticket: returns its lease if it was granted, otherwise refreshes the ticket.
     pub fn check_ticket(&self, ticket: LeaseId, terms: Option<WaitTerms>) -> Result<Outcome, StoreError> {
+        match self.collect(ticket)? {
+            Some(grant) => Ok(Outcome::Granted(grant)),
+            None => self.deciding_outcome(|overlay| lease::check_ticket(overlay, ticket, terms)),
+        }
+    }
+
+    /// The same for the process that waits. It takes its place in line again if the store has forgotten it.
+    pub(crate) fn check_own_ticket(
+        &self,
+        ticket: &Ticket,
+        terms: Option<WaitTerms>,
+    ) -> Result<Outcome, StoreError> {
+        match self.collect(ticket.id)? {
+            Some(grant) => Ok(Outcome::Granted(grant)),
+            None => self.deciding_outcome(|overlay| lease::wait_again(overlay, ticket, terms)),
+        }
+    }
+
+    /// The lease of a ticket that was granted, if its waiter need not write anything to take it.
+    fn collect(&self, ticket: LeaseId) -> Result<Option<Grant>, StoreError> {
         // A lease without any time needs no change when its waiter takes it, so a read is enough.
         let looked_at = clock::now();
-        if let Some((age, lease)) = self.look(|overlay| {
+        let found = self.look(|overlay| {
             let lease = overlay.lease(ticket)?;
             let lease = lease.filter(|it| it.pickup_by.is_none() && it.claim.ttl.is_none() && !it.revoked);
             let now = overlay.now();
             Ok(lease.map(|lease| (now.since(lease.heartbeat_at), lease)))
-        })? {
+        })?;
+        Ok(found.map(|(age, lease)| {
             self.sessions.keep(&lease, looked_at.before(age));
-            return Ok(Outcome::Granted(Grant { lease, joined: false }));
-        }
-        self.deciding_outcome(|overlay| lease::check_ticket(overlay, ticket, terms))
+            Grant { lease, joined: false }
+        }))
     }
 
     /// Checks the ticket of an upgrade of `lease`.
@@ -147,11 +167,19 @@ impl Engine {
         caller: impl Into<Caller>,
     ) -> Result<Result<Lease, NotCurrent>, StoreError> {
         let caller = caller.into();
-        let decided = self.decide(|overlay| match lease::permit(overlay, id, &caller)? {
-            Ok(()) => lease::release(overlay, id, caller.token),
-            Err(refusal) => Ok(Err(refusal)),
+        let known = self.sessions.forget(id);
+        let decided = self.decide(|overlay| {
+            // The store may have forgotten it. Nobody else got it since.
+            if let Some(known) = &known
+                && lease::release_forgotten(overlay, id, known.claim.session())?
+            {
+                return Ok(Ok(known.clone()));
+            }
+            match lease::permit(overlay, id, &caller)? {
+                Ok(()) => lease::release(overlay, id, caller.token),
+                Err(refusal) => Ok(Err(refusal)),
+            }
         });
-        self.sessions.forget(id);
         decided.map(|(released, _)| released)
     }
 
@@ -241,14 +269,21 @@ impl Engine {
 
     /// Why a lease is not held any more under this token; none if it is.
     pub fn loss(&self, id: LeaseId, token: Token) -> Result<Option<NotCurrent>, StoreError> {
-        Ok(match self.lease(id)? {
-            None => Some(NotCurrent::Unknown(id)),
+        let loss = match self.lease(id)? {
+            None => NotCurrent::Unknown(id),
             Some(lease) if lease.token != token => {
-                Some(NotCurrent::Token { id, given: token, current: lease.token })
+                NotCurrent::Token { id, given: token, current: lease.token }
             }
-            Some(lease) if lease.revoked => Some(NotCurrent::Revoked(id)),
-            Some(_) => None,
-        })
+            Some(lease) if lease.revoked => return Ok(Some(NotCurrent::Revoked(id))),
+            Some(_) => return Ok(None),
+        };
+        // A store that several machines share may have forgotten the lease.
+        Ok(self.sessions.check(id).unwrap_or(Some(loss)))
+    }
+
+    /// Why a command under this lease must not begin, or has to be stopped: its session is over, or would be before it is stopped.
+    pub fn session_loss(&self, id: LeaseId, grace: Duration) -> Option<NotCurrent> {
+        self.sessions.loss(id, grace)
     }
 
     /// The claim of a lease or ticket.

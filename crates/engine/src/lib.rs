@@ -54,6 +54,7 @@ pub mod work;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockkeeper_core::overlay::Overlay;
 use lockkeeper_core::records::Reaped;
@@ -83,6 +84,8 @@ pub struct Engine {
     sessions: Sessions,
     /// What tells a store that several machines share from every other one.
     shared_id: Option<String>,
+    /// How long a waiter bears it that the store cannot be reached.
+    outage: Duration,
 }
 
 impl Engine {
@@ -90,7 +93,7 @@ impl Engine {
     pub fn new(store: Arc<dyn LeaseStore>, probe: MachineProbe) -> Self {
         let probe = Arc::new(probe);
         let sessions = Sessions::new(Arc::clone(&store), Arc::clone(&probe));
-        Self { store, probe, wakers: WakerPool::default(), sessions, shared_id: None }
+        Self { store, probe, wakers: WakerPool::default(), sessions, shared_id: None, outage: Duration::ZERO }
     }
 
     /// Whether several machines share the store.

@@ -30,7 +30,8 @@ impl Engine {
             let mut left = Vec::new();
             for lease in kept {
                 let observation = self.probe().observe(&lease.claim.proof);
-                let is_over = matches!(lease.verdict(observation, Moment::from_micros(0)), Verdict::Dead(_));
+                let is_over =
+                    matches!(lease.verdict(observation, Moment::from_micros(0), None), Verdict::Dead(_));
                 if is_over {
                     // The next in line gets it now, and not when the session ends.
                     let _ = self.until_reached(|| self.release(lease.id, Some(lease.token)));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lockkeeper_core::id::{LeaseId, Token};
+use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::lease::{self, NotCurrent};
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::time::Moment;
@@ -36,6 +36,8 @@ struct Shared {
     probe: Arc<MachineProbe>,
     table: Mutex<Table>,
     changed: Condvar,
+    /// One renewal at a time: two of them would take each other for those of a clone.
+    renewing: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -48,7 +50,8 @@ struct Table {
 /// The session of one lease.
 #[derive(Clone)]
 struct Session {
-    token: Token,
+    /// The lease as its holder knows it: what it says again if the store has forgotten it.
+    lease: Lease,
     span: Duration,
     /// The heartbeats that the record may have: the last one, and one that may have been written by a call without an answer.
     written: Vec<Moment>,
@@ -61,13 +64,18 @@ struct Session {
 impl Session {
     fn new(lease: &Lease, span: Duration, sent_at: Moment) -> Self {
         Self {
-            token: lease.token,
+            lease: lease.clone(),
             span,
             written: vec![lease.heartbeat_at],
             sent_at,
             renew_at: sent_at.after(span / 3),
             loss: None,
         }
+    }
+
+    /// Whether the session cannot have ended yet, on the clock of this machine. Only then may the holder say again what it holds.
+    fn is_valid(&self, now: Moment) -> bool {
+        self.loss.is_none() && now < self.sent_at.after(self.span)
     }
 
     /// When the command of the lease has to be stopped at the latest, if it gets `grace` to end by itself.
@@ -78,8 +86,8 @@ impl Session {
 
 impl Sessions {
     pub(crate) fn new(store: Arc<dyn LeaseStore>, probe: Arc<MachineProbe>) -> Self {
-        let (table, changed) = (Mutex::default(), Condvar::new());
-        Self { shared: Arc::new(Shared { store, probe, table, changed }) }
+        let (table, changed, renewing) = (Mutex::default(), Condvar::new(), Mutex::default());
+        Self { shared: Arc::new(Shared { store, probe, table, changed, renewing }) }
     }
 
     /// Renews the session of this lease from now on. Its grant was asked for after `sent_at`. A lease without a session needs
@@ -100,9 +108,17 @@ impl Sessions {
         self.shared.changed.notify_all();
     }
 
-    /// Ends the renewals of a lease.
-    pub(crate) fn forget(&self, id: LeaseId) {
-        self.shared.table().sessions.remove(&id);
+    /// Ends the renewals of a lease. Returns it if its session was still valid.
+    pub(crate) fn forget(&self, id: LeaseId) -> Option<Lease> {
+        let forgotten = self.shared.table().sessions.remove(&id)?;
+        forgotten.is_valid(clock::now()).then_some(forgotten.lease)
+    }
+
+    /// Renews the session of this lease now: the store does not seem to know the lease. Returns whether it has a session, and why
+    /// it is lost.
+    pub(crate) fn check(&self, id: LeaseId) -> Option<Option<NotCurrent>> {
+        self.shared.renew(id);
+        self.shared.table().sessions.get(&id).map(|session| session.loss.clone())
     }
 
     /// Why the session of this lease is over or has to be given up now; none while it is valid, or if it has no session.
@@ -146,18 +162,14 @@ impl Shared {
             let now = clock::now();
             let valid = table.sessions.iter().filter(|(_, session)| session.loss.is_none());
             let next = valid.min_by_key(|(_, session)| session.renew_at);
-            match next.map(|(id, session)| (*id, session.clone())) {
-                Some((id, session)) if session.renew_at <= now => {
+            match next.map(|(id, session)| (*id, session.renew_at)) {
+                Some((id, renew_at)) if renew_at <= now => {
                     drop(table);
-                    let renewed = self.renew(id, session);
+                    self.renew(id);
                     table = self.table();
-                    // The lease may have been released or upgraded meanwhile.
-                    if let Some(known) = table.sessions.get_mut(&id).filter(|it| it.token == renewed.token) {
-                        *known = renewed;
-                    }
                 }
                 next => {
-                    let due = next.map_or(LOOK_EVERY, |(_, session)| session.renew_at.since(now));
+                    let due = next.map_or(LOOK_EVERY, |(_, renew_at)| renew_at.since(now));
                     let waited = self.changed.wait_timeout(table, due.min(LOOK_EVERY));
                     table = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
@@ -165,17 +177,33 @@ impl Shared {
         }
     }
 
+    /// Renews one session, unless it is lost or over.
+    fn renew(&self, id: LeaseId) {
+        let _one_at_a_time = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = self.table().sessions.get(&id).filter(|session| session.loss.is_none()).cloned();
+        let Some(session) = session else { return };
+        let renewed = self.renewed(id, session);
+        // The lease may have been released or upgraded meanwhile.
+        let mut table = self.table();
+        if let Some(known) = table.sessions.get_mut(&id).filter(|it| it.lease.token == renewed.lease.token) {
+            *known = renewed;
+        }
+    }
+
     /// Renews one session with a call of the store.
-    fn renew(&self, id: LeaseId, mut session: Session) -> Session {
+    fn renewed(&self, id: LeaseId, mut session: Session) -> Session {
         let sent_at = clock::now();
         let mut attempted = Vec::new();
         let decided = decide(&*self.store, &self.probe, |overlay| {
             attempted.push(overlay.now());
-            lease::keep_session(overlay, id, session.token, &session.written)
+            // A lease that was released meanwhile, or whose session may have ended, is not said again.
+            let is_held = self.table().sessions.contains_key(&id) && session.is_valid(clock::now());
+            lease::keep_session(overlay, &session.lease, &session.written, is_held)
         });
         match decided.map(|(renewed, _)| renewed) {
             Ok(Ok(lease)) => {
                 session.written = vec![lease.heartbeat_at];
+                session.lease = lease;
                 session.sent_at = sent_at;
                 session.renew_at = sent_at.after(session.span / 3);
             }

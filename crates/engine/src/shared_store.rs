@@ -9,8 +9,10 @@ use lockkeeper_platform::{origin, runtime_folder};
 #[cfg(feature = "postgres")]
 pub use lockkeeper_store::AddressError;
 #[cfg(feature = "postgres")]
-use lockkeeper_store::PostgresAddress;
+pub use lockkeeper_store::{LEAST_PRIVILEGES, ServerCheck};
 use lockkeeper_store::{LeaseStore, StoreError};
+#[cfg(feature = "postgres")]
+use lockkeeper_store::{PostgresAddress, PostgresStore};
 use thiserror::Error;
 
 use crate::open::OpenError;
@@ -96,6 +98,13 @@ impl SharedStore {
         &self.project
     }
 
+    /// Makes the tables and the project where they are missing, and looks at the server.
+    #[cfg(feature = "postgres")]
+    pub fn check(&self) -> Result<ServerCheck, StoreError> {
+        let Server::Postgres(address) = &self.server;
+        PostgresStore::open(address.clone(), &self.project, self.connect_timeout)?.check()
+    }
+
     /// The server, for people. It contains no password.
     pub fn address(&self) -> String {
         match self.server {
@@ -116,7 +125,8 @@ impl SharedStore {
         let folder = runtime_folder::runtime_folder().map_err(OpenError::Machine)?;
         let probe = MachineProbe::new(&folder, here)
             .map_err(|source| StoreError::io("open the locks in", &folder, source))?;
-        Ok(Engine { shared_id: Some(self.id()), ..Engine::new(store, probe) })
+        let (shared_id, outage) = (Some(self.id()), self.connect_timeout);
+        Ok(Engine { shared_id, outage, ..Engine::new(store, probe) })
     }
 }
 

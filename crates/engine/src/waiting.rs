@@ -80,7 +80,7 @@ impl Engine {
                     return Ok(Slept::Granted(grant));
                 }
             }
-            match self.check_again(&ticket, waker)? {
+            match self.through_outage(|| self.check_again(&ticket, waker))? {
                 Outcome::Granted(grant) => return Ok(Slept::Granted(grant)),
                 Outcome::Waiting(still) => waiting = still,
                 Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Slept::Gone),
@@ -116,7 +116,7 @@ impl Engine {
             waker.receive();
             let mut place = 0;
             while place < line.len() {
-                match self.check_again(&line[place].ticket, waker)? {
+                match self.through_outage(|| self.check_again(&line[place].ticket, waker))? {
                     Outcome::Granted(grant) => {
                         line.remove(place);
                         return Ok(Some(grant));
@@ -136,11 +136,25 @@ impl Engine {
         }
     }
 
+    /// Calls the store again while it cannot be reached, for as long as it may take to answer. A server that is started again is
+    /// back within seconds, and a waiter keeps its place for longer.
+    fn through_outage<T>(&self, mut call: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let until = clock::now().after(self.outage);
+        loop {
+            match call() {
+                Err(StoreError::Unreachable { .. } | StoreError::InDoubt { .. }) if clock::now() < until => {
+                    thread::sleep(LOOK_AT_UNWATCHED_EVERY);
+                }
+                called => return called,
+            }
+        }
+    }
+
     /// Checks a ticket. The ticket of an upgrade is gone once it is granted: then the lease itself is checked.
     fn check_again(&self, ticket: &Ticket, waker: &dyn Waker) -> Result<Outcome, StoreError> {
         let terms = Some(WaitTerms { waker: Some(waker.id()), stays: ticket.stays });
         let Some(lease) = ticket.upgrades else {
-            return Ok(match self.check_ticket(ticket.id, terms)? {
+            return Ok(match self.check_own_ticket(ticket, terms)? {
                 // Another process has continued with the ticket, and the lease is tied to that one.
                 Outcome::Granted(grant) if grant.lease.claim.proof != ticket.claim.proof => Outcome::Gone,
                 outcome => outcome,
@@ -237,6 +251,10 @@ impl Engine {
 
     /// Watches every process whose end concerns this ticket.
     fn watch_blockers(&self, waiting: &Waiting, watches: &mut Watches) {
+        let silent_until = waiting.blockers.iter().find_map(|blocker| blocker.silent_until);
+        // One millisecond later it is over for certain.
+        let silence = silent_until.map(|end| end.since(waiting.looked_at) + Duration::from_millis(1));
+        watches.timer = [watches.timer, silence].into_iter().flatten().min();
         for watched in watch_list(&waiting.blockers) {
             watches.timer =
                 [watches.timer, time_left(&watched, waiting.looked_at)].into_iter().flatten().min();

@@ -17,7 +17,7 @@ pub use error::StoreError;
 pub use lease_store::{Commit, Examination, Granted, LeaseStore, Transaction, Waker};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use postgres::{AddressError, PostgresAddress, PostgresStore};
+pub use postgres::{AddressError, LEAST_PRIVILEGES, PostgresAddress, PostgresStore, ServerCheck};
 #[cfg(feature = "postgres")]
 pub use runs::PostgresRunStore;
 pub use runs::{RunStore, SqliteRunStore};

@@ -7,6 +7,7 @@
 //! | what | how |
 //! |---|---|
 //! | number | the timeline of the server, then a sequence. Each answer of the server brings a block of 16 numbers |
+//! | memory | a server that was started, promoted or restored is a new incarnation: see `lockkeeper.notice` |
 //! | clock | the server's clock, which never goes back. Between two answers the time since the last one is added |
 //! | wake-up | `NOTIFY` on the channel of the waker, after the commit and outside of it |
 //!
@@ -14,6 +15,7 @@
 //! is the same, because a decision draws its numbers after it has read them.
 
 mod address;
+mod check;
 pub(crate) mod connection;
 mod parts;
 mod records;
@@ -21,6 +23,7 @@ pub(crate) mod rows;
 mod wakers;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,6 +34,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 pub use self::address::{AddressError, PostgresAddress};
+pub use self::check::{LEAST_PRIVILEGES, ServerCheck};
 use self::connection::{Failure, Server};
 use self::records::{PostgresRecords, PostgresSnapshot};
 use super::{Examination, Granted, LeaseStore, StoreError, Transaction, Waker};
@@ -53,6 +57,8 @@ pub struct PostgresStore {
     pub(crate) server: Server,
     pub(crate) project: i32,
     clock: Mutex<Clock>,
+    /// The largest number that the server has drawn, as far as this process knows.
+    drawn: AtomicU64,
 }
 
 /// What is known of the store's clock.
@@ -95,14 +101,7 @@ impl PostgresStore {
         // The second statement sees what the first one has made.
         let [_, found] = server
             .query_two(
-                (
-                    "WITH made AS (
-                        INSERT INTO lockkeeper.project (name) SELECT $1
-                        WHERE NOT EXISTS (SELECT FROM lockkeeper.project WHERE name = $1)
-                        ON CONFLICT DO NOTHING RETURNING id
-                     ) INSERT INTO lockkeeper.clock SELECT id, lockkeeper.wall(), 0 FROM made",
-                    &name,
-                ),
+                ("SELECT lockkeeper.make_project($1)", &name),
                 (
                     "SELECT id, (SELECT version FROM lockkeeper.about), lockkeeper.moment(id), lockkeeper.numbers()
                      FROM lockkeeper.project WHERE name = $1",
@@ -118,7 +117,8 @@ impl PostgresStore {
         }
         let answer = Answer::from_row(row, 2)?;
         let clock = Mutex::new(Clock { moment: answer.moment, at: Instant::now() });
-        Ok(Self { project: rows::get(row, 0)?, server, clock })
+        let drawn = AtomicU64::new(answer.numbers.start);
+        Ok(Self { project: rows::get(row, 0)?, server, clock, drawn })
     }
 
     /// Runs a call that may be made twice. If its connection breaks, tries again with a new one.
@@ -143,9 +143,21 @@ impl PostgresStore {
         Answer::from_row(rows.first().ok_or_else(no_row)?, 0)
     }
 
-    /// Remembers the moment of an answer.
+    /// Remembers the moment and the numbers of an answer.
     fn note(&self, answer: &Answer) {
+        self.drawn.fetch_max(answer.numbers.start, Ordering::Relaxed);
         self.move_clock_to(answer.moment);
+    }
+
+    /// Tells the server that it is a new incarnation, or that it has forgotten something. Returns since when it remembers.
+    fn notice(&self, has_forgotten: bool) -> Result<Moment, StoreError> {
+        let params: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&self.project, Type::INT4), (&has_forgotten, Type::BOOL)];
+        let noticed = self.call(|server| server.query("SELECT lockkeeper.notice($1, $2)", &params))?;
+        if has_forgotten {
+            self.drawn.store(0, Ordering::Relaxed);
+        }
+        rows::get(noticed.first().ok_or_else(no_row)?, 0).map(Moment::from_micros)
     }
 
     /// The moment on the store's clock, or a little before it.

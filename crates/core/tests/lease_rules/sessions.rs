@@ -4,7 +4,7 @@ use super::*;
 use lockkeeper_core::time::Moment;
 
 fn keep(world: &mut World, lease: &Lease, written: &[Moment]) -> Result<Lease, NotCurrent> {
-    world.decide(|overlay| lease::keep_session(overlay, lease.id, lease.token, written)).0
+    world.decide(|overlay| lease::keep_session(overlay, lease, written, true)).0
 }
 
 /// Invariants 3 and 5.

@@ -150,6 +150,9 @@ pub fn reason(blockers: &[Blocker]) -> String {
         if let Some(found) = blocker.tickets.first() {
             text.push_str(&format!(", behind {}", plain(found.record.claim.owner.as_str())));
         }
+        if blocker.silent_until.is_some() {
+            text.push_str(", which nobody gets yet: the server was started, restored or replaced, and holders say again what they hold");
+        }
         text
     });
     parts.collect::<Vec<_>>().join("; ")

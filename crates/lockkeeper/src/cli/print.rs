@@ -215,6 +215,9 @@ fn held_because(reason: &str, blockers: &[Blocker], ticket: Option<&str>) -> Rep
             let question = found.witness.escape_debug();
             format!("wait for it with --wait, or ask `lockkeeper why {question}`")
         }
+        (None, None) if blockers.iter().any(|blocker| blocker.silent_until.is_some()) => {
+            "this takes one session (setting `session`, 30s): wait with --wait".to_owned()
+        }
         (None, None) => "others are in line before you: wait with --wait".to_owned(),
     };
     let report = Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {reason}")).with_hint(hint);

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod cut_off;
+mod forgotten;
 mod holders;
 mod settings;
 mod team;

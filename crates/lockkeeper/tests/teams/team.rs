@@ -32,8 +32,13 @@ impl Team {
             skip("a PostgreSQL server in LOCKKEEPER_TEST_POSTGRES (scripts/with-postgres COMMAND)");
             return None;
         };
+        Some(Self::on(server, session))
+    }
+
+    /// A team on a server of its own.
+    pub(crate) fn on(server: String, session: &'static str) -> Self {
         let project = format!("team-{:x}", random::number().unwrap());
-        Some(Self { server, project, session })
+        Self { server, project, session }
     }
 
     pub(crate) fn machine(&self) -> Machine {

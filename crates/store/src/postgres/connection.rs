@@ -144,11 +144,6 @@ impl Server {
         self.connect_timeout
     }
 
-    /// Lets a task run beside the callers.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(task);
-    }
-
     fn shared(&self) -> Result<Arc<Client>, Failure> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         match &*shared {
@@ -331,7 +326,9 @@ impl Failure {
                     error.as_db_error().map_or_else(String::new, |error| error.message().to_owned()),
                 )
             }
-            Self::Call(error) if error.as_db_error().is_some() && !is_shutdown(&error) => {
+            Self::Call(error)
+                if error.as_db_error().is_some() && !is_shutdown(&error) && !is_standby(&error) =>
+            {
                 StoreError::Database { address, source: Box::new(error) }
             }
             Self::Connect(error) | Self::Call(error) => {
@@ -343,6 +340,12 @@ impl Failure {
             Self::Ended => StoreError::Unreachable { address, source: "the connection was closed".into() },
         }
     }
+}
+
+/// Whether the server is a standby that was not promoted yet: it answers, and writes nothing.
+fn is_standby(error: &Error) -> bool {
+    let codes = [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE];
+    error.code().is_some_and(|code| codes.contains(code))
 }
 
 /// Whether the server ended the connection because it shuts down or has crashed.

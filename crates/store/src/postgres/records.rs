@@ -1,5 +1,7 @@
 //! The records of one decision, read when they are asked for, and the conditional commit that ends it.
 
+use std::sync::atomic::Ordering;
+
 use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::in_memory::InMemoryRecords;
 use lockkeeper_core::record::{Lease, Ticket};
@@ -30,6 +32,8 @@ pub(super) struct PostgresRecords<'s> {
     numbers: Option<std::ops::Range<u64>>,
     /// Whether what was read cannot be of one moment, or is later than `now`. Then the decision has to run again.
     is_torn: bool,
+    /// Since when the server remembers everything; known once something was read.
+    remembers_since: Option<Moment>,
 }
 
 impl<'s> PostgresRecords<'s> {
@@ -42,6 +46,7 @@ impl<'s> PostgresRecords<'s> {
             footprint: Footprint::default(),
             numbers: None,
             is_torn: false,
+            remembers_since: None,
         }
     }
 
@@ -58,7 +63,7 @@ impl<'s> PostgresRecords<'s> {
         let records: [(&(dyn ToSql + Sync), Type); 4] =
             [(&project, Type::INT4), (&keys, Type::TEXT_ARRAY), (&from, Type::TEXT), (&to, Type::TEXT)];
         let (head, found) = self.read((rows::VERSIONS, &versions), (rows::RECORDS_IN, &records))?;
-        let seen: Vec<i64> = rows::get(&head, 2)?;
+        let seen: Vec<i64> = rows::get(&head, 3)?;
         for (part, version) in parts.into_iter().zip(seen) {
             let known = *self.footprint.parts.entry(part).or_insert(version);
             self.is_torn |= known != version;
@@ -89,17 +94,26 @@ impl<'s> PostgresRecords<'s> {
         }
         let project: [(&(dyn ToSql + Sync), Type); 1] = [(&self.store.project, Type::INT4)];
         let (head, found) = self.read((rows::HIGHEST_VERSION, &project), (rows::ALL, &project))?;
-        self.footprint.all = Some(rows::get(&head, 2)?);
+        self.footprint.all = Some(rows::get(&head, 3)?);
         self.add(&found)
     }
 
     /// Reads moment, numbers and versions, and then records, in one round trip.
     fn read(&mut self, head: Statement<'_>, body: Statement<'_>) -> Result<(Row, Vec<Row>), StoreError> {
+        let drawn_before = self.store.drawn.load(Ordering::Relaxed);
         let [head, body] = self.store.call(|server| server.query_two(head, body))?;
         let head = head.into_iter().next().ok_or_else(no_row)?;
         let answer = Answer::from_row(&head, 0)?;
+        let has_forgotten = answer.numbers.start < drawn_before;
+        let since = rows::get::<Option<i64>>(&head, 2)?.filter(|_| !has_forgotten).map(Moment::from_micros);
+        // The numbers of a server that is only now noticed may be behind those that it had given before.
+        let (since, numbers) = match since {
+            Some(since) => (since, Some(answer.numbers.clone())),
+            None => (self.store.notice(has_forgotten)?, None),
+        };
+        self.is_torn |= self.remembers_since.replace(since).is_some_and(|before| before != since);
         self.store.note(&answer);
-        self.numbers = Some(answer.numbers);
+        self.numbers = numbers;
         Ok((head, body))
     }
 
@@ -140,6 +154,10 @@ impl<'s> PostgresRecords<'s> {
 impl Records<StoreError> for PostgresRecords<'_> {
     fn now(&self) -> Moment {
         self.now
+    }
+
+    fn remembers_since(&self) -> Option<Moment> {
+        self.remembers_since
     }
 
     fn next_number(&mut self) -> Result<u64, StoreError> {
@@ -203,8 +221,13 @@ impl Transaction for PostgresRecords<'_> {
                 (&written, Type::TEXT_ARRAY),
             ];
             params.extend(arrays.params());
+            let memory = self.remembers_since.map(Moment::as_micros);
             let (moment, call) = (self.now.as_micros(), self.store.call_number()?);
-            params.extend([(&moment as &(dyn ToSql + Sync), Type::INT8), (&call, Type::INT8)]);
+            params.extend([
+                (&memory as &(dyn ToSql + Sync), Type::INT8),
+                (&moment, Type::INT8),
+                (&call, Type::INT8),
+            ]);
             match self.store.server.query(rows::COMMIT, &params) {
                 Ok(answer) => {
                     let row = answer.first().ok_or_else(no_row)?;
@@ -232,6 +255,7 @@ pub(super) struct PostgresSnapshot<'s> {
     store: &'s PostgresStore,
     connection: Exclusive<'s>,
     now: Moment,
+    remembers_since: Moment,
 }
 
 impl<'s> PostgresSnapshot<'s> {
@@ -241,7 +265,7 @@ impl<'s> PostgresSnapshot<'s> {
             let project: [(&(dyn ToSql + Sync), Type); 1] = [(&store.project, Type::INT4)];
             let rows = connection.begin(
                 "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-                "SELECT lockkeeper.moment($1)",
+                "SELECT lockkeeper.moment($1), lockkeeper.remembers_since($1)",
                 &project,
             )?;
             Ok((connection, rows))
@@ -251,7 +275,9 @@ impl<'s> PostgresSnapshot<'s> {
         let (connection, rows) = begun.map_err(|failure| failure.explain(store.server.address()))?;
         let row = rows.first().ok_or_else(no_row)?;
         let now = Moment::from_micros(rows::get(row, 0)?);
-        Ok(Self { store, connection, now })
+        // An incarnation that nobody has noticed yet may have forgotten anything.
+        let remembers_since = rows::get::<Option<i64>>(row, 1)?.map_or(now, Moment::from_micros);
+        Ok(Self { store, connection, now, remembers_since })
     }
 
     fn query(&self, sql: &str, params: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Found>, StoreError> {
@@ -295,6 +321,10 @@ fn collected(found: Vec<Found>) -> Result<InMemoryRecords, StoreError> {
 impl Records<StoreError> for PostgresSnapshot<'_> {
     fn now(&self) -> Moment {
         self.now
+    }
+
+    fn remembers_since(&self) -> Option<Moment> {
+        Some(self.remembers_since)
     }
 
     fn next_number(&mut self) -> Result<u64, StoreError> {

@@ -3,16 +3,22 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use lockkeeper_core::id::{LeaseId, Token, WakerId};
 use lockkeeper_core::time::Moment;
 use lockkeeper_platform::pipe;
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc::unbounded_channel;
-use tokio_postgres::Client;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+use tokio_postgres::{Client, Notification};
 
-use super::connection::Server;
+use super::connection::{Reconnection, Server};
 use crate::{Granted, StoreError, Waker};
+
+/// How often a listener whose connection broke tries to connect.
+const RECONNECT_EVERY: Duration = Duration::from_millis(500);
 
 /// The channel of a waker.
 pub(super) fn channel(project: i32, id: WakerId) -> String {
@@ -41,21 +47,45 @@ pub(super) fn listen(server: &Server, project: i32, id: WakerId) -> Result<Box<d
         source,
     };
     let (reader, writer) = pipe::nonblocking().map_err(failed)?;
-    let (sender, mut receiver) = unbounded_channel();
+    let (sender, receiver) = unbounded_channel();
+    let channel = channel(project, id);
     let (client, runtime) =
-        server.listen(&channel(project, id), sender).map_err(|failure| failure.explain(server.address()))?;
+        server.listen(&channel, sender).map_err(|failure| failure.explain(server.address()))?;
     let last = Arc::new(Mutex::new(None));
     let heard = Arc::clone(&last);
-    server.spawn(async move {
-        while let Some(notification) = receiver.recv().await {
+    let task = runtime.spawn(pass_on((client, receiver), server.reconnection(), channel, heard, writer));
+    Ok(Box::new(Listener { id, reader, last, task, _runtime: runtime }))
+}
+
+/// Passes notifications on to a pipe. When the connection breaks, the sleeper has to look, and again when there is a new one:
+/// what was sent in between is lost.
+async fn pass_on(
+    mut listening: (Client, UnboundedReceiver<Notification>),
+    reconnection: Reconnection,
+    channel: String,
+    heard: Arc<Mutex<Option<Granted>>>,
+    writer: OwnedFd,
+) {
+    // A full pipe wakes its reader, too.
+    let wake = || rustix::io::write(&writer, b"!");
+    loop {
+        while let Some(notification) = listening.1.recv().await {
             *heard.lock().unwrap_or_else(PoisonError::into_inner) = granted_from(notification.payload());
-            // A full pipe wakes its reader, too.
-            let _ = rustix::io::write(&writer, b"!");
+            let _ = wake();
         }
-        // The connection is gone, and wake-ups with it. The sleeper has to look.
-        let _ = rustix::io::write(&writer, b"!");
-    });
-    Ok(Box::new(Listener { id, reader, last, _client: client, _runtime: runtime }))
+        let _ = wake();
+        loop {
+            let (sender, next) = unbounded_channel();
+            if let Ok(connected) = reconnection.connect(Some(sender)).await
+                && connected.batch_execute(&format!("LISTEN {channel}")).await.is_ok()
+            {
+                listening = (connected, next);
+                break;
+            }
+            sleep(RECONNECT_EVERY).await;
+        }
+        let _ = wake();
+    }
 }
 
 /// Dropping it closes the connection.
@@ -63,8 +93,14 @@ struct Listener {
     id: WakerId,
     reader: OwnedFd,
     last: Arc<Mutex<Option<Granted>>>,
-    _client: Client,
+    task: JoinHandle<()>,
     _runtime: Arc<Runtime>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl Waker for Listener {

@@ -72,6 +72,10 @@ impl Records<StoreError> for TooLate<'_> {
         self.inner.now()
     }
 
+    fn remembers_since(&self) -> Option<Moment> {
+        self.inner.remembers_since()
+    }
+
     fn next_number(&mut self) -> Result<u64, StoreError> {
         self.inner.next_number()
     }
