@@ -8,6 +8,8 @@ use lockkeeper_core::id::Owner;
 use lockkeeper_platform::{origin, random};
 #[cfg(feature = "postgres")]
 use lockkeeper_store::PostgresStore;
+#[cfg(feature = "redis")]
+use lockkeeper_store::RedisStore;
 use lockkeeper_store::{RunStore, SqliteRunStore, SqliteStore, StoreError};
 use thiserror::Error;
 
@@ -48,6 +50,12 @@ fn open_shared(shared: &SharedStore) -> Result<Engine, OpenError> {
         #[cfg(feature = "postgres")]
         crate::shared_store::Server::Postgres(ref address) => {
             let store = PostgresStore::open(address.clone(), shared.project(), shared.connect_timeout)?;
+            shared.engine(Arc::new(store))
+        }
+        #[cfg(feature = "redis")]
+        crate::shared_store::Server::Redis(ref address) => {
+            let (timeout, session) = (shared.connect_timeout, shared.session.get());
+            let store = RedisStore::open(address.clone(), shared.project(), timeout, session)?;
             shared.engine(Arc::new(store))
         }
     }

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
 use lockkeeper_platform::{origin, runtime_folder};
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 pub use lockkeeper_store::AddressError;
 #[cfg(feature = "postgres")]
 use lockkeeper_store::PostgresAddress;
+#[cfg(feature = "redis")]
+use lockkeeper_store::RedisAddress;
 use lockkeeper_store::{LeaseStore, StoreError};
 use thiserror::Error;
 
@@ -25,11 +27,11 @@ pub struct SharedStore {
     pub(crate) server: Server,
     project: String,
     #[cfg_attr(
-        not(feature = "postgres"),
+        not(any(feature = "postgres", feature = "redis")),
         expect(dead_code, reason = "without a kind of server nothing is opened")
     )]
     pub(crate) connect_timeout: Duration,
-    session: Ttl,
+    pub(crate) session: Ttl,
 }
 
 /// The kind of server.
@@ -37,6 +39,8 @@ pub struct SharedStore {
 pub(crate) enum Server {
     #[cfg(feature = "postgres")]
     Postgres(PostgresAddress),
+    #[cfg(feature = "redis")]
+    Redis(RedisAddress),
 }
 
 /// What the settings say about a store that several machines share.
@@ -59,7 +63,7 @@ pub struct SharedStoreSettings<'s> {
 #[non_exhaustive]
 pub enum SharedStoreError {
     /// The address cannot be used.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "redis"))]
     #[error(transparent)]
     Address(#[from] lockkeeper_store::AddressError),
     /// No project is named.
@@ -69,13 +73,21 @@ pub enum SharedStoreError {
     #[error("`{0}` cannot be the name of a project")]
     BadProject(String),
     /// This program cannot reach such a server.
-    #[error("this program was built without support for PostgreSQL")]
-    NotBuilt,
+    #[error("this program was built without support for {0}")]
+    NotBuilt(&'static str),
 }
+
+/// How addresses begin, by the kind of server.
+const POSTGRES: &[&str] = &["postgres://", "postgresql://"];
+const REDIS: &[&str] = &["redis://", "rediss://", "unix:", "redis+unix:"];
 
 /// Whether an address is that of a server.
 pub fn is_server(address: &str) -> bool {
-    ["postgres://", "postgresql://"].iter().any(|scheme| address.starts_with(scheme))
+    begins_with(address, POSTGRES) || begins_with(address, REDIS)
+}
+
+fn begins_with(address: &str, schemes: &[&str]) -> bool {
+    schemes.iter().any(|scheme| address.starts_with(scheme))
 }
 
 impl SharedStore {
@@ -101,6 +113,8 @@ impl SharedStore {
         match self.server {
             #[cfg(feature = "postgres")]
             Server::Postgres(ref address) => address.to_string(),
+            #[cfg(feature = "redis")]
+            Server::Redis(ref address) => address.to_string(),
         }
     }
 
@@ -110,6 +124,10 @@ impl SharedStore {
     }
 
     /// Opens the engine over this store. The kernel locks of this machine's holders are in a local folder.
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "redis")),
+        expect(dead_code, reason = "without a kind of server nothing is opened")
+    )]
     pub(crate) fn engine(&self, store: Arc<dyn LeaseStore>) -> Result<Engine, OpenError> {
         let mut here = origin::origin().map_err(OpenError::Machine)?;
         here.session = Some(self.session);
@@ -120,15 +138,33 @@ impl SharedStore {
     }
 }
 
-#[cfg(feature = "postgres")]
 fn server(address: &str, password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
-    let variable = |name: &str| std::env::var(name).ok();
+    if begins_with(address, REDIS) { redis(address, password_file) } else { postgres(address, password_file) }
+}
+
+#[cfg(feature = "postgres")]
+fn postgres(address: &str, password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
     Ok(Server::Postgres(PostgresAddress::parse(address, &variable, password_file)?))
 }
 
 #[cfg(not(feature = "postgres"))]
-fn server(_address: &str, _password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
-    Err(SharedStoreError::NotBuilt)
+fn postgres(_address: &str, _password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    Err(SharedStoreError::NotBuilt("PostgreSQL"))
+}
+
+#[cfg(feature = "redis")]
+fn redis(address: &str, password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    Ok(Server::Redis(RedisAddress::parse(address, &variable, password_file)?))
+}
+
+#[cfg(not(feature = "redis"))]
+fn redis(_address: &str, _password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    Err(SharedStoreError::NotBuilt("Redis"))
+}
+
+#[cfg(any(feature = "postgres", feature = "redis"))]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// The same project on the same server.

@@ -27,7 +27,7 @@ use lockkeeper_core::time::Moment;
 use lockkeeper_platform::random;
 use lockkeeper_store::runs::{ClaimOrder, Claims};
 use lockkeeper_store::{Commit, LeaseStore, PostgresRunStore, PostgresStore, RunStore};
-use lockkeeper_testing::PostgresProxy;
+use lockkeeper_testing::ServerProxy;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls};
 
@@ -305,14 +305,14 @@ fn acquire_and_release(server: &str) -> Row {
 }
 
 /// A store behind a proxy that counts.
-fn counted(proxy: &PostgresProxy, what: &str, expected: f64, call: impl FnOnce()) -> Row {
+fn counted(proxy: &ServerProxy, what: &str, expected: f64, call: impl FnOnce()) -> Row {
     proxy.reset();
     call();
     Row::at_most(format!("round trips: {what}"), proxy.round_trips() as f64, expected, "", 1.0)
 }
 
 fn round_trips_of_leases(server: &str) -> Vec<Row> {
-    let proxy = PostgresProxy::start(server);
+    let proxy = ServerProxy::start(server);
     let store = open_leases(proxy.address(), &project());
     let mut held = None;
     let acquired = counted(&proxy, "acquire a lease", 2.0, || held = Some(acquire(&store)));
@@ -320,7 +320,7 @@ fn round_trips_of_leases(server: &str) -> Vec<Row> {
 }
 
 fn round_trips_of_runs(server: &str) -> Vec<Row> {
-    let proxy = PostgresProxy::start(server);
+    let proxy = ServerProxy::start(server);
     let store = open_runs(proxy.address(), &project());
     fill(&store, 3);
     let worker: WorkerId = "W-1".parse().unwrap();

@@ -8,17 +8,27 @@ pub mod encoding;
 mod error;
 mod lease_store;
 mod memory;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod optimistic;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod runs;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod server_address;
 pub mod sqlite;
 
 pub use error::StoreError;
 pub use lease_store::{Commit, Examination, Granted, LeaseStore, Transaction, Waker};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use postgres::{AddressError, PostgresAddress, PostgresStore};
+pub use postgres::{PostgresAddress, PostgresStore};
+#[cfg(feature = "redis")]
+pub use redis::{RedisAddress, RedisStore};
 #[cfg(feature = "postgres")]
 pub use runs::PostgresRunStore;
 pub use runs::{RunStore, SqliteRunStore};
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub use server_address::AddressError;
 pub use sqlite::SqliteStore;

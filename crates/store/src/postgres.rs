@@ -15,26 +15,28 @@
 
 mod address;
 pub(crate) mod connection;
-mod parts;
 mod records;
 pub(crate) mod rows;
 mod wakers;
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lockkeeper_core::id::WakerId;
 use lockkeeper_core::records::{Effect, Records};
-use lockkeeper_core::time::Moment;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-pub use self::address::{AddressError, PostgresAddress};
+pub use self::address::PostgresAddress;
 use self::connection::{Failure, Server};
-use self::records::{PostgresRecords, PostgresSnapshot};
+use self::records::PostgresMoment;
+pub(crate) use super::optimistic::TRIES;
+use super::optimistic::clock::StoreClock;
+use super::optimistic::decision::Decision;
+use super::optimistic::snapshot::Snapshot;
+use super::optimistic::wake_up::payload;
+use super::optimistic::{in_doubt, random_number};
 use super::{Examination, Granted, LeaseStore, StoreError, Transaction, Waker};
-use lockkeeper_platform::random;
 
 /// The version of the tables.
 const VERSION: i32 = 1;
@@ -43,33 +45,21 @@ const SCHEMA: &str = include_str!("postgres/schema.sql");
 const BLOCK: u64 = 16;
 /// The lock under which one program makes the tables.
 const MIGRATION_LOCK: i64 = 0x6c6f_636b_6b65_6570;
-/// How often a call is tried whose connection breaks.
-pub(crate) const TRIES: usize = 3;
-/// A moment in a record that is further ahead than this was not written by a decision of now.
-const PLAUSIBLE: Duration = Duration::from_secs(60);
 
 /// Leases and tickets of one project in a PostgreSQL database.
 pub struct PostgresStore {
     pub(crate) server: Server,
     pub(crate) project: i32,
-    clock: Mutex<Clock>,
-}
-
-/// What is known of the store's clock.
-struct Clock {
-    /// The moment of the last answer.
-    moment: i64,
-    /// When that answer came.
-    at: Instant,
+    pub(crate) clock: StoreClock,
 }
 
 /// What each answer of the server brings along.
-struct Answer {
+struct Head {
     moment: i64,
     numbers: Range<u64>,
 }
 
-impl Answer {
+impl Head {
     /// Reads the columns `moment` and `numbers`, which begin at `index`.
     fn from_row(row: &Row, index: usize) -> Result<Self, StoreError> {
         let first = rows::get::<i64>(row, index + 1)?.cast_unsigned();
@@ -116,9 +106,8 @@ impl PostgresStore {
             let address = server.address().to_owned();
             return Err(StoreError::TooNew { address, found: version.into(), known: VERSION.into() });
         }
-        let answer = Answer::from_row(row, 2)?;
-        let clock = Mutex::new(Clock { moment: answer.moment, at: Instant::now() });
-        Ok(Self { project: rows::get(row, 0)?, server, clock })
+        let answer = Head::from_row(row, 2)?;
+        Ok(Self { project: rows::get(row, 0)?, server, clock: StoreClock::new(answer.moment) })
     }
 
     /// Runs a call that may be made twice. If its connection breaks, tries again with a new one.
@@ -135,46 +124,6 @@ impl PostgresStore {
         called.map_err(|failure| failure.explain(self.server.address()))
     }
 
-    /// Asks for the moment and for numbers.
-    fn ask(&self) -> Result<Answer, StoreError> {
-        let project: [(&(dyn ToSql + Sync), Type); 1] = [(&self.project, Type::INT4)];
-        let rows =
-            self.call(|server| server.query("SELECT lockkeeper.moment($1), lockkeeper.numbers()", &project))?;
-        Answer::from_row(rows.first().ok_or_else(no_row)?, 0)
-    }
-
-    /// Remembers the moment of an answer.
-    fn note(&self, answer: &Answer) {
-        self.move_clock_to(answer.moment);
-    }
-
-    /// The moment on the store's clock, or a little before it.
-    pub(crate) fn estimated_now(&self) -> Moment {
-        let clock = self.clock();
-        Moment::from_micros(clock.moment).after(clock.at.elapsed())
-    }
-
-    /// Whether a moment that a record has is later than the clock was thought to be. Then the clock is put forward.
-    fn is_later(&self, moment: i64) -> bool {
-        let now = self.estimated_now();
-        let is_plausible = Moment::from_micros(moment) < now.after(PLAUSIBLE);
-        if is_plausible {
-            self.move_clock_to(moment);
-        }
-        is_plausible
-    }
-
-    pub(crate) fn move_clock_to(&self, moment: i64) {
-        let mut clock = self.clock();
-        if Moment::from_micros(moment) > Moment::from_micros(clock.moment).after(clock.at.elapsed()) {
-            *clock = Clock { moment, at: Instant::now() };
-        }
-    }
-
-    fn clock(&self) -> MutexGuard<'_, Clock> {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sends the wake-ups of a decision that is committed.
     fn wake(&self, effects: &[Effect], granted: &[(WakerId, Granted)]) {
         for effect in effects {
@@ -183,7 +132,7 @@ impl PostgresStore {
                     let message = granted.iter().find(|(to, _)| to == waker).map(|(_, granted)| *granted);
                     let params = vec![
                         (wakers::channel(self.project, *waker), Type::TEXT),
-                        (wakers::payload(message), Type::TEXT),
+                        (payload(message), Type::TEXT),
                     ];
                     self.server.send("SELECT pg_notify($1, $2)", params);
                 }
@@ -195,40 +144,27 @@ impl PostgresStore {
 
     /// A number of a call that no other call has.
     pub(crate) fn call_number(&self) -> Result<i64, StoreError> {
-        random::number().map(u64::cast_signed).map_err(|source| StoreError::Io {
-            action: "draw a number for",
-            address: self.server.address().to_owned(),
-            source,
-        })
+        random_number("draw a number for", self.server.address()).map(u64::cast_signed)
     }
 
     pub(crate) fn in_doubt(&self, failure: Failure) -> StoreError {
-        let address = self.server.address().to_owned();
-        match failure.explain(&address) {
-            StoreError::Unreachable { address, source } => StoreError::InDoubt { address, source },
-            other => other,
-        }
+        in_doubt(failure.explain(self.server.address()))
     }
 }
 
 impl LeaseStore for PostgresStore {
     fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError> {
-        Ok(Box::new(PostgresRecords::new(self)))
+        Ok(Box::new(Decision::new(self)))
     }
 
     fn snapshot(&self) -> Result<Box<dyn Records<StoreError> + '_>, StoreError> {
-        Ok(Box::new(PostgresSnapshot::begin(self)?))
+        Ok(Box::new(Snapshot(PostgresMoment::begin(self)?)))
     }
 
     fn waker(&self) -> Result<Box<dyn Waker>, StoreError> {
         // One bit is left out so that the id is a signed integer.
-        let id = random::number().map(|number| WakerId(number >> 1));
-        let id = id.map_err(|source| StoreError::Io {
-            action: "make a waker for",
-            address: self.server.address().to_owned(),
-            source,
-        })?;
-        self.waker_with_id(id)
+        let number = random_number("make a waker for", self.server.address())?;
+        self.waker_with_id(WakerId(number >> 1))
     }
 
     fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {

@@ -1,4 +1,4 @@
-//! Several machines on one PostgreSQL server: leases, sessions, guardians, cut links.
+//! Several machines on one PostgreSQL or Redis server: leases, sessions, guardians, cut links.
 //!
 //! A machine is a runtime folder of its own: a kernel lock in another folder proves nothing here.
 
@@ -6,5 +6,7 @@
 
 mod cut_off;
 mod holders;
+mod redis;
+mod redis_server;
 mod settings;
 mod team;

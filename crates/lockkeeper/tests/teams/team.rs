@@ -1,9 +1,11 @@
 //! A team: a project on the server of the tests, and machines that reach it.
 
 use std::os::unix::fs::DirBuilderExt;
+use std::time::Duration;
 
 use lockkeeper_platform::random;
-use lockkeeper_testing::{PostgresProxy, World, skip};
+use lockkeeper_store::{RedisAddress, RedisStore};
+use lockkeeper_testing::{ServerProxy, World, skip};
 
 /// Names the PostgreSQL server of the tests.
 const SERVER: &str = "LOCKKEEPER_TEST_POSTGRES";
@@ -18,7 +20,7 @@ pub(crate) struct Team {
 /// A machine of the team, with a link of its own to the server.
 pub(crate) struct Machine {
     pub(crate) world: World,
-    pub(crate) link: PostgresProxy,
+    pub(crate) link: ServerProxy,
 }
 
 impl Team {
@@ -36,8 +38,16 @@ impl Team {
         Some(Self { server, project, session })
     }
 
+    /// A team on this Redis server. Nobody holds anything from before it was started.
+    pub(crate) fn on_redis(server: String, session: &'static str) -> Self {
+        let project = format!("team-{:x}", random::number().unwrap());
+        let address = RedisAddress::parse(&server, &|_| None, None).unwrap();
+        RedisStore::open(address, &project, Duration::from_secs(30), Duration::ZERO).unwrap();
+        Self { server, project, session }
+    }
+
     pub(crate) fn machine(&self) -> Machine {
-        let link = PostgresProxy::start(&self.server);
+        let link = ServerProxy::start(&self.server);
         let world = World::new(env!("CARGO_BIN_EXE_lockkeeper"));
         let runtime = world.beside("runtime");
         std::fs::DirBuilder::new().mode(0o700).create(&runtime).unwrap();
@@ -52,8 +62,11 @@ impl Team {
     }
 }
 
-/// `host=NAME port=NUMBER user=NAME dbname=NAME` as a URL.
+/// `host=NAME port=NUMBER user=NAME dbname=NAME` as a URL. That of Redis is one.
 fn url(address: &str) -> String {
+    if address.starts_with("redis://") {
+        return address.to_owned();
+    }
     let part = |name: &str| {
         let found = address.split_whitespace().find_map(|part| part.strip_prefix(&format!("{name}=")));
         found.unwrap().to_owned()

@@ -4,33 +4,19 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lockkeeper_core::id::{LeaseId, Token, WakerId};
-use lockkeeper_core::time::Moment;
+use lockkeeper_core::id::WakerId;
 use lockkeeper_platform::pipe;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_postgres::Client;
 
 use super::connection::Server;
+use crate::optimistic::wake_up::granted_from;
 use crate::{Granted, StoreError, Waker};
 
 /// The channel of a waker.
 pub(super) fn channel(project: i32, id: WakerId) -> String {
     format!("lockkeeper_{project}_{:x}", id.0)
-}
-
-/// What a notification says about a granted lease.
-pub(super) fn payload(granted: Option<Granted>) -> String {
-    granted.map_or_else(String::new, |Granted { id, token, at }| {
-        format!("{} {} {}", id.0, token.0, at.as_micros())
-    })
-}
-
-fn granted_from(payload: &str) -> Option<Granted> {
-    let mut parts = payload.split(' ');
-    let mut part = || parts.next();
-    let (id, token, at) = (part()?.parse().ok()?, part()?.parse().ok()?, part()?.parse().ok()?);
-    Some(Granted { id: LeaseId(id), token: Token(token), at: Moment::from_micros(at) })
 }
 
 /// Listens for wake-ups. When it returns, every wake-up from now on is heard.

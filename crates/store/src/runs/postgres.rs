@@ -99,7 +99,7 @@ impl PostgresRunStore {
     /// Remembers the clock of an answer: its columns `moment` and `wall`, which begin at `index`.
     fn note(&self, row: &Row, index: usize) -> Result<Stamp, StoreError> {
         let (moment, unix_micros): (i64, i64) = (get(row, index)?, get(row, index + 1)?);
-        self.leases.move_clock_to(moment);
+        self.leases.clock.move_to(moment);
         self.ahead.store(moment - unix_micros, Ordering::Relaxed);
         Ok(Stamp { moment: Moment::from_micros(moment), unix_micros })
     }
@@ -115,7 +115,7 @@ impl PostgresRunStore {
 
 impl RunStore for PostgresRunStore {
     fn now(&self) -> Stamp {
-        let moment = self.leases.estimated_now();
+        let moment = self.leases.clock.now();
         Stamp { moment, unix_micros: moment.as_micros() - self.ahead.load(Ordering::Relaxed) }
     }
 

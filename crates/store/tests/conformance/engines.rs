@@ -4,16 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::harness::{self, InFolder};
-use super::on_server::OnServer;
+use super::on_server::{NEEDED, OnServer, SERVER};
 use super::through_proxy::ThroughProxy;
 use super::twice::Retrying;
 use super::{Harness, Place};
-use lockkeeper_store::{LeaseStore, MemoryStore, PostgresStore, SqliteStore};
+use lockkeeper_store::{LeaseStore, MemoryStore, PostgresStore, RedisAddress, RedisStore, SqliteStore};
 
 /// The engine with this name, for another process.
 pub(super) fn named(name: &str) -> Box<dyn Harness> {
-    let engines: [Box<dyn Harness>; 4] =
-        [Box::new(SQLITE), Box::new(retrying_sqlite()), Box::new(POSTGRES), Box::new(retrying_postgres())];
+    let engines: [Box<dyn Harness>; 6] = [
+        Box::new(SQLITE),
+        Box::new(retrying_sqlite()),
+        Box::new(POSTGRES),
+        Box::new(retrying_postgres()),
+        Box::new(REDIS),
+        Box::new(retrying_redis()),
+    ];
     let found = engines.into_iter().find(|engine| engine.name() == name);
     found.unwrap_or_else(|| panic!("{name} is no engine for several processes"))
 }
@@ -27,6 +33,7 @@ fn retrying_sqlite() -> Retrying<InFolder<dyn LeaseStore>> {
 
 pub(super) const POSTGRES: OnServer<dyn LeaseStore> = OnServer {
     name: "postgres",
+    server: (SERVER, NEEDED),
     open: |server, project| {
         let config: tokio_postgres::Config = server.parse().unwrap();
         Arc::new(PostgresStore::open(config, project, Duration::from_secs(5)).unwrap())
@@ -40,6 +47,28 @@ fn retrying_postgres() -> Retrying<OnServer<dyn LeaseStore>> {
     Retrying { name: "postgres, twice", inner: POSTGRES }
 }
 
+/// Names the Redis or Valkey server of the tests, as `unix:PATH`.
+const REDIS_SERVER: &str = "LOCKKEEPER_TEST_REDIS";
+
+/// What the tests on Redis need.
+const REDIS_NEEDED: &str = "a Redis server in LOCKKEEPER_TEST_REDIS (scripts/with-redis COMMAND)";
+
+pub(super) const REDIS: OnServer<dyn LeaseStore> = OnServer {
+    name: "redis",
+    server: (REDIS_SERVER, REDIS_NEEDED),
+    open: |server, project| {
+        let address = RedisAddress::parse(server, &|_| None, None).unwrap();
+        // Nobody holds anything from before the server was started.
+        Arc::new(RedisStore::open(address, project, Duration::from_secs(5), Duration::ZERO).unwrap())
+    },
+};
+
+pub(super) const BROKEN_REDIS: ThroughProxy<dyn LeaseStore> = ThroughProxy(REDIS);
+
+fn retrying_redis() -> Retrying<OnServer<dyn LeaseStore>> {
+    Retrying { name: "redis, twice", inner: REDIS }
+}
+
 fn retrying_memory() -> Retrying<Memory> {
     Retrying { name: "memory, twice", inner: Memory }
 }
@@ -49,10 +78,13 @@ conformance_tests!(sqlite: crate::engines::SQLITE);
 conformance_tests!(memory: crate::engines::Memory);
 conformance_tests!(postgres: crate::engines::POSTGRES);
 conformance_tests!(postgres_broken: crate::engines::BROKEN);
+conformance_tests!(redis: crate::engines::REDIS);
+conformance_tests!(redis_broken: crate::engines::BROKEN_REDIS);
 // The contract lets decisions run twice.
 conformance_tests!(sqlite_twice: crate::engines::retrying_sqlite());
 conformance_tests!(memory_twice: crate::engines::retrying_memory());
 conformance_tests!(postgres_twice: crate::engines::retrying_postgres());
+conformance_tests!(redis_twice: crate::engines::retrying_redis());
 
 pub(super) struct Memory;
 

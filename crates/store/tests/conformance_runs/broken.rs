@@ -137,7 +137,7 @@ fn a_subscription_connects_again() {
         return skip(what);
     }
     let (place, direct) = store(&POSTGRES);
-    let proxy = lockkeeper_testing::PostgresProxy::start(&std::env::var(SERVER).unwrap());
+    let proxy = lockkeeper_testing::ServerProxy::start(&std::env::var(SERVER).unwrap());
     let behind = (POSTGRES.open)(proxy.address(), &place.address().unwrap());
     let signal = behind.subscribe().unwrap();
     let is_signaled = || {

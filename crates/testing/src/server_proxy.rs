@@ -1,4 +1,4 @@
-//! A proxy in front of a PostgreSQL server: counts round trips, and breaks connections at a chosen message.
+//! A proxy in front of a PostgreSQL or Redis server: counts round trips, and breaks connections at a chosen message.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -9,6 +9,7 @@ use std::thread;
 
 use crate::Dice;
 
+/// The name of PostgreSQL's socket in its folder.
 const SOCKET: &str = ".s.PGSQL.5432";
 
 /// When a connection breaks.
@@ -21,14 +22,22 @@ pub enum Break {
 }
 
 /// A proxy on a port of its own.
-pub struct PostgresProxy {
+pub struct ServerProxy {
     address: String,
     shared: Arc<Shared>,
+}
+
+/// How client and server talk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Postgres,
+    Redis,
 }
 
 /// What all connections share.
 struct Shared {
     server: PathBuf,
+    protocol: Protocol,
     plan: Mutex<Plan>,
     connections: Mutex<Vec<Weak<Connection>>>,
     /// Whether nothing gets through, as when a cable is cut: no connection ends.
@@ -54,17 +63,25 @@ struct Plan {
     round_trips: usize,
 }
 
-impl PostgresProxy {
-    /// Starts a proxy in front of the server with this address (`host=FOLDER user=… dbname=…`).
+impl ServerProxy {
+    /// Starts a proxy in front of the server with this address (`host=FOLDER user=… dbname=…` or `unix:PATH`).
     #[must_use]
     pub fn start(server: &str) -> Self {
-        let (host, rest): (Vec<&str>, Vec<&str>) =
-            server.split_whitespace().partition(|part| part.starts_with("host="));
-        let host = host.first().and_then(|host| host.strip_prefix("host=")).unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
+        let (protocol, server, address) = match server.strip_prefix("unix:") {
+            Some(path) => (Protocol::Redis, path.into(), format!("redis://127.0.0.1:{port}")),
+            None => {
+                let (host, rest): (Vec<&str>, Vec<&str>) =
+                    server.split_whitespace().partition(|part| part.starts_with("host="));
+                let host = host.first().and_then(|host| host.strip_prefix("host=")).unwrap();
+                let address = format!("host=127.0.0.1 port={port} {}", rest.join(" "));
+                (Protocol::Postgres, PathBuf::from(host).join(SOCKET), address)
+            }
+        };
         let shared = Arc::new(Shared {
-            server: PathBuf::from(host).join(SOCKET),
+            server,
+            protocol,
             plan: Mutex::default(),
             connections: Mutex::default(),
             is_silent: Mutex::default(),
@@ -77,7 +94,7 @@ impl PostgresProxy {
                 let _ = Connection::start(client, &connections);
             }
         });
-        Self { address: format!("host=127.0.0.1 port={port} {}", rest.join(" ")), shared }
+        Self { address, shared }
     }
 
     /// The address for clients.
@@ -201,8 +218,12 @@ impl Connection {
 
     /// Passes messages of the client on.
     fn requests(&self, shared: &Shared) -> io::Result<()> {
-        let mut messages = Messages::new(true);
-        let mut delicate = Delicate::Statement;
+        let mut messages = Messages::new(shared.protocol, true);
+        // A store on Redis makes every break good.
+        let mut delicate = match shared.protocol {
+            Protocol::Postgres => Delicate::Statement,
+            Protocol::Redis => Delicate::No,
+        };
         loop {
             let was_idle = {
                 let more = messages.receive(&self.client)?;
@@ -245,12 +266,12 @@ impl Connection {
 
     /// Passes answers of the server back.
     fn replies(&self, shared: &Shared) -> io::Result<()> {
-        let mut messages = Messages::new(false);
+        let mut messages = Messages::new(shared.protocol, false);
         while messages.receive(&self.server)? {
             shared.wait_while_silent();
             while let Some(message) = messages.next() {
                 let mut answers = lock(&self.answers);
-                answers.came += usize::from(message.bytes[0] == b'Z');
+                answers.came += usize::from(message.is_last);
                 if answers.is_breaking {
                     if answers.came >= answers.asked {
                         return Ok(());
@@ -298,17 +319,20 @@ struct Messages {
     bytes: Vec<u8>,
     /// The first message of a client has no letter.
     is_first: bool,
+    protocol: Protocol,
 }
 
 struct Message {
     bytes: Vec<u8>,
     /// Whether the server answers it at once and is then ready for the next one.
     is_answered: bool,
+    /// Whether it is the end of an answer.
+    is_last: bool,
 }
 
 impl Messages {
-    fn new(is_first: bool) -> Self {
-        Self { bytes: Vec::new(), is_first }
+    fn new(protocol: Protocol, is_first: bool) -> Self {
+        Self { bytes: Vec::new(), is_first, protocol }
     }
 
     /// Waits for more. False at the end.
@@ -322,16 +346,37 @@ impl Messages {
     /// The next message, if all of it is there.
     fn next(&mut self) -> Option<Message> {
         let letter = usize::from(!self.is_first);
-        let length = self.bytes.get(letter..letter + 4)?;
-        let length = letter + u32::from_be_bytes(length.try_into().unwrap()) as usize;
+        let length = match self.protocol {
+            Protocol::Postgres => {
+                let length = self.bytes.get(letter..letter + 4)?;
+                letter + u32::from_be_bytes(length.try_into().unwrap()) as usize
+            }
+            Protocol::Redis => resp_length(&self.bytes)?,
+        };
         if self.bytes.len() < length {
             return None;
         }
         let rest = self.bytes.split_off(length);
         let bytes = std::mem::replace(&mut self.bytes, rest);
-        let is_answered = self.is_first || matches!(bytes[0], b'S' | b'Q');
+        let is_redis = self.protocol == Protocol::Redis;
+        let is_answered = is_redis || self.is_first || matches!(bytes[0], b'S' | b'Q');
+        let is_last = is_redis || bytes[0] == b'Z';
         self.is_first = false;
-        Some(Message { bytes, is_answered })
+        Some(Message { bytes, is_answered, is_last })
+    }
+}
+
+/// How long the first command or reply of Redis is, if all of it is there.
+fn resp_length(bytes: &[u8]) -> Option<usize> {
+    let end = bytes.windows(2).position(|pair| pair == b"\r\n")? + 2;
+    let number = || std::str::from_utf8(&bytes[1..end - 2]).unwrap().parse::<i64>().unwrap();
+    match bytes[0] {
+        b'$' => {
+            let length = usize::try_from(number()).map_or(end, |length| end + length + 2);
+            (bytes.len() >= length).then_some(length)
+        }
+        b'*' => (0..number()).try_fold(end, |at, _| Some(at + resp_length(&bytes[at..])?)),
+        _ => Some(end),
     }
 }
 

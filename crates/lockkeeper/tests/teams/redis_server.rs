@@ -1,0 +1,93 @@
+//! Redis servers of a test's own: they can be restarted, copied by a replica, and replaced by it.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use lockkeeper_testing::{skip, until};
+use tempfile::TempDir;
+
+/// A server on a Unix socket. It ends with the test.
+pub(crate) struct RedisServer {
+    folder: TempDir,
+    args: Vec<String>,
+    child: Child,
+}
+
+impl RedisServer {
+    /// Starts a server that keeps everything in memory, or with these options. None where there is no Redis.
+    pub(crate) fn start(options: &[&str]) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let args = options.iter().map(|option| (*option).to_owned()).collect();
+        let Ok(child) = spawn(&folder, options) else {
+            skip("redis-server, or the program that LOCKKEEPER_REDIS names");
+            return None;
+        };
+        let server = Self { folder, args, child };
+        server.until_up();
+        Some(server)
+    }
+
+    /// A port that nobody uses.
+    pub(crate) fn free_port() -> u16 {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("unix:{}", self.socket().display())
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("redis.sock")
+    }
+
+    /// Ends it as a power cut does.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends it as a power cut does, and starts it again.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        self.child = spawn(&self.folder, &args).unwrap();
+        self.until_up();
+    }
+
+    /// Runs a command. Returns the reply as it came.
+    pub(crate) fn command(&self, line: &str) -> String {
+        self.try_command(line).unwrap()
+    }
+
+    fn try_command(&self, line: &str) -> std::io::Result<String> {
+        let mut stream = UnixStream::connect(self.socket())?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        stream.write_all(format!("{line}\r\nQUIT\r\n").as_bytes())?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply)?;
+        Ok(reply)
+    }
+
+    fn until_up(&self) {
+        until("the server answers", || self.try_command("PING").is_ok_and(|reply| reply.contains("PONG")));
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(folder: &TempDir, options: &[&str]) -> std::io::Result<Child> {
+    let program = std::env::var("LOCKKEEPER_REDIS").unwrap_or_else(|_| "redis-server".to_owned());
+    let _ = std::fs::remove_file(folder.path().join("redis.sock"));
+    let mut command = Command::new(program);
+    command.args(["--save", "", "--port", "0", "--unixsocket", "redis.sock"]).args(options);
+    command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+}

@@ -1,0 +1,267 @@
+//! How decisions read and commit on a Redis server, and snapshots.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use lockkeeper_core::id::{LeaseId, WakerId};
+use lockkeeper_core::in_memory::InMemoryRecords;
+use lockkeeper_core::records::{Change, Effect};
+use lockkeeper_core::time::Moment;
+
+use super::connection::Failure;
+use super::resp::Reply;
+use super::server::Script;
+use super::values::{ChangeArgs, record_from};
+use super::{BLOCK, RedisStore};
+use crate::optimistic::clock::StoreClock;
+use crate::optimistic::parts::{Found, parts_written};
+use crate::optimistic::snapshot::OneMoment;
+use crate::optimistic::wake_up::payload;
+use crate::optimistic::{Answer, Decided, OptimisticStore, Wanted, collected, in_doubt, random_number};
+use crate::{Commit, Granted, StoreError};
+
+impl OptimisticStore for RedisStore {
+    fn clock(&self) -> &StoreClock {
+        &self.clock
+    }
+
+    fn read(&self, wanted: Wanted<'_>) -> Result<Answer, StoreError> {
+        let read = self.read_at(None, Some(wanted))?;
+        let versions = match wanted {
+            Wanted::In(..) | Wanted::All => read.versions,
+            Wanted::One(_) => vec![read.records.first().map_or(0, |(version, _)| *version)],
+        };
+        let records = read.records.into_iter().map(|(_, found)| found).collect();
+        Ok(Answer { numbers: block_after(read.number), versions, records })
+    }
+
+    fn numbers(&self) -> Result<Range<u64>, StoreError> {
+        Ok(block_after(self.read_at(None, None)?.number))
+    }
+
+    fn commit(&self, decided: &Decided<'_>) -> Result<Commit, StoreError> {
+        let messages = self.messages(decided.effects, &Granted::among(decided.changes));
+        if decided.changes.is_empty() {
+            // Whether it came before the connection broke is not known; a wake-up without a reason is allowed.
+            let publish = messages.into_iter().map(|(to, message)| vec!["PUBLISH".to_owned(), to, message]);
+            let publish: Vec<_> = publish.collect();
+            if !publish.is_empty() {
+                self.server.commands(&publish)?;
+            }
+            return Ok(Commit::Committed);
+        }
+        let call = random_number("draw a number for", self.server.address())?.to_string();
+        let args = commit_args(decided, &call, &messages);
+        let called = self.server.call_once(Script::Commit, &args);
+        let called = called.map_err(|failure| self.server.explain(failure))?;
+        match called.reply {
+            Ok(reply) => self.outcome(&reply),
+            Err(failure) if failure.is_stranger() => Ok(Commit::Changed),
+            Err(failure) if failure.is_broken() => {
+                let settled =
+                    self.server.call_as(Script::Settle, &called.incarnation, &settle_args(decided, &call));
+                match settled.as_ref().map(Reply::list) {
+                    Ok(Some([answer, _])) if answer.text() == Some("made") => Ok(Commit::Committed),
+                    Ok(Some([answer, _])) if answer.text() == Some("not made") => Ok(Commit::Changed),
+                    _ => Err(in_doubt(self.server.explain(failure))),
+                }
+            }
+            Err(failure) => Err(self.server.explain(failure)),
+        }
+    }
+}
+
+/// What the server returned for a read.
+struct Read {
+    moment: i64,
+    /// The last number before those that were drawn.
+    number: i64,
+    versions: Vec<i64>,
+    records: Vec<(i64, Found)>,
+    /// What records were before they changed, after the snapshot; none that were added later.
+    before: BTreeMap<LeaseId, Option<Found>>,
+}
+
+impl RedisStore {
+    /// Reads records, or the moment alone. A snapshot names its number, and draws none.
+    fn read_at(&self, snapshot: Option<&str>, wanted: Option<Wanted<'_>>) -> Result<Read, StoreError> {
+        let drawn = if snapshot.is_some() { 0 } else { BLOCK };
+        // A snapshot that begins has no number yet.
+        let mut args = vec![drawn.to_string(), snapshot.unwrap_or_default().to_owned()];
+        match wanted {
+            None => args.push("moment".to_owned()),
+            Some(Wanted::All) => args.push("all".to_owned()),
+            Some(Wanted::One(id)) => args.extend(["one".to_owned(), id.0.to_string()]),
+            Some(Wanted::In(range, parts)) => {
+                args.extend(["in".to_owned(), parts.len().to_string()]);
+                args.extend_from_slice(parts);
+                let (from, to) = range.range_below().unwrap_or_default();
+                args.extend([from, to]);
+                args.extend(range.exact.iter().map(|key| key.as_str().to_owned()));
+            }
+        }
+        let args: Vec<Vec<u8>> = args.into_iter().map(String::into_bytes).collect();
+        let reply = self.server.call(Script::Read, &args)?;
+        let read = read_from(&reply)?;
+        self.clock.move_to(read.moment);
+        Ok(read)
+    }
+
+    /// The messages of a decision: channel and text.
+    fn messages(&self, effects: &[Effect], granted: &[(WakerId, Granted)]) -> Vec<(String, String)> {
+        let messages = effects.iter().filter_map(|effect| match effect {
+            Effect::Wake(waker) => {
+                let lease = granted.iter().find(|(to, _)| to == waker).map(|(_, granted)| *granted);
+                Some((self.wakers.channel(*waker), payload(lease)))
+            }
+            // A waker ends with the connection of its process.
+            Effect::RemoveWaker(_) => None,
+        });
+        messages.collect()
+    }
+
+    fn outcome(&self, reply: &Reply) -> Result<Commit, StoreError> {
+        let list = reply.list().unwrap_or_default();
+        let moment = list.get(1).and_then(Reply::number).ok_or_else(no_sense)?;
+        self.clock.move_to(moment);
+        match list.first().and_then(Reply::text) {
+            Some("made") => Ok(Commit::Committed),
+            Some("changed") => Ok(Commit::Changed),
+            Some("silent") => {
+                let until = list.get(2).and_then(Reply::number).ok_or_else(no_sense)?;
+                let left = Duration::from_micros(until.saturating_sub(moment).try_into().unwrap_or(0));
+                Err(self.server.explain(Failure::Refused(format!(
+                    "FORGOT the server was restarted or replaced and may have forgotten leases: nothing is granted for \
+                     another {} s",
+                    left.as_secs() + 1
+                ))))
+            }
+            Some(_) | None => Err(no_sense()),
+        }
+    }
+}
+
+fn block_after(number: i64) -> Range<u64> {
+    let first = number.cast_unsigned() + 1;
+    first..first + BLOCK
+}
+
+fn commit_args(decided: &Decided<'_>, call: &str, messages: &[(String, String)]) -> Vec<Vec<u8>> {
+    let Decided { now, footprint, changes, effects: _ } = decided;
+    let is_new = |change: &Change| matches!(change, Change::AddLease(_) | Change::Grant(..));
+    let mut args = Args::default();
+    args.text(now.as_micros());
+    args.text(call);
+    args.text(u8::from(changes.iter().any(is_new)));
+    args.text(footprint.all.map_or_else(String::new, |version| version.to_string()));
+    args.list(footprint.parts.keys());
+    args.list(footprint.parts.values());
+    args.text(footprint.ids.len());
+    for (id, version) in &footprint.ids {
+        args.text(id.0);
+        args.text(version);
+    }
+    args.list(parts_written(changes));
+    args.text(changes.len());
+    for change in *changes {
+        let ChangeArgs { id, head, body, added, removed } = ChangeArgs::of(change);
+        args.text(id.0);
+        args.0.extend([head, body]);
+        args.text(2 * added.len());
+        args.0.extend(added.into_iter().flat_map(|member| [b"0".to_vec(), member]));
+        args.text(removed.len());
+        args.0.extend(removed);
+    }
+    args.text(messages.len());
+    for (channel, message) in messages {
+        args.text(channel);
+        args.text(message);
+    }
+    args.0
+}
+
+fn settle_args(decided: &Decided<'_>, call: &str) -> Vec<Vec<u8>> {
+    let mut args = Args::default();
+    args.text(decided.now.as_micros());
+    args.text(call);
+    args.0
+}
+
+/// Arguments of a script.
+#[derive(Default)]
+struct Args(Vec<Vec<u8>>);
+
+impl Args {
+    fn text(&mut self, text: impl ToString) {
+        self.0.push(text.to_string().into_bytes());
+    }
+
+    fn list<T: ToString>(&mut self, list: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>) {
+        let list = list.into_iter();
+        self.text(list.len());
+        list.for_each(|text| self.text(text));
+    }
+}
+
+fn read_from(reply: &Reply) -> Result<Read, StoreError> {
+    let [moment, number, versions, records, log] = reply.list().unwrap_or_default() else {
+        return Err(no_sense());
+    };
+    let lists = [versions, records, log].map(|reply| reply.list().ok_or_else(no_sense));
+    let [versions, records, log] = lists;
+    let versions = versions?.iter().map(|version| version.number().ok_or_else(no_sense));
+    let records = records?.iter().filter_map(Reply::bytes).map(record_from);
+    let mut before = BTreeMap::new();
+    for entry in log? {
+        let (id, found) = entry.bytes().and_then(entry_from).ok_or_else(no_sense)?;
+        let found = if found.is_empty() { None } else { Some(record_from(found)?.1) };
+        // The first entry has what the record was at the moment of the snapshot.
+        before.entry(id).or_insert(found);
+    }
+    Ok(Read {
+        moment: moment.number().ok_or_else(no_sense)?,
+        number: number.number().ok_or_else(no_sense)?,
+        versions: versions.collect::<Result<_, _>>()?,
+        records: records.collect::<Result<_, _>>()?,
+        before,
+    })
+}
+
+/// An entry of the log: `VERSION 0 ID 0 VALUE`.
+fn entry_from(entry: &[u8]) -> Option<(LeaseId, &[u8])> {
+    let mut fields = entry.splitn(3, |byte| *byte == 0);
+    let id = std::str::from_utf8(fields.nth(1)?).ok()?.parse().ok()?;
+    Some((LeaseId(id), fields.next()?))
+}
+
+fn no_sense() -> StoreError {
+    StoreError::Mismatch("the server returned something else".to_owned())
+}
+
+/// One moment. What has changed since is taken from the log of the server, which has the last 30 s.
+pub(super) struct RedisMoment<'s> {
+    store: &'s RedisStore,
+    now: Moment,
+    number: String,
+}
+
+impl<'s> RedisMoment<'s> {
+    pub(super) fn begin(store: &'s RedisStore) -> Result<Self, StoreError> {
+        let read = store.read_at(Some(""), None)?;
+        Ok(Self { store, now: Moment::from_micros(read.moment), number: read.number.to_string() })
+    }
+}
+
+impl OneMoment for RedisMoment<'_> {
+    fn now(&self) -> Moment {
+        self.now
+    }
+
+    fn read(&self, wanted: Wanted<'_>) -> Result<InMemoryRecords, StoreError> {
+        let Read { records, before, .. } = self.store.read_at(Some(&self.number), Some(wanted))?;
+        let records = records.into_iter().map(|(_, found)| found);
+        let unchanged = records.filter(|found| !before.contains_key(&found.id()));
+        collected(unchanged.chain(before.values().flatten().cloned()))
+    }
+}
