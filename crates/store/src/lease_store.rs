@@ -147,4 +147,24 @@ pub struct Examination {
     pub schema: Option<i64>,
     /// What is wrong, one sentence each.
     pub flaws: Vec<String>,
+    /// How the store may lose leases although nothing is wrong with it.
+    pub risks: Vec<Risk>,
+}
+
+/// How a store may lose leases, by the settings of its server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Risk {
+    /// It keeps nothing on disk.
+    Forgets,
+    /// It removes keys when its memory is full.
+    Evicts {
+        /// The setting.
+        policy: String,
+    },
+    /// Replicas copy it some time later. One that takes its place may lack the latest leases.
+    Replicas {
+        /// How many.
+        count: usize,
+    },
 }

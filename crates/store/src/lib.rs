@@ -20,7 +20,7 @@ mod server_address;
 pub mod sqlite;
 
 pub use error::StoreError;
-pub use lease_store::{Commit, Examination, Granted, LeaseStore, Transaction, Waker};
+pub use lease_store::{Commit, Examination, Granted, LeaseStore, Risk, Transaction, Waker};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresAddress, PostgresStore};

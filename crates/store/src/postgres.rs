@@ -193,6 +193,7 @@ impl LeaseStore for PostgresStore {
                 .into_iter()
                 .flatten()
                 .collect(),
+            risks: Vec::new(),
         })
     }
 }

@@ -24,6 +24,7 @@
 
 mod address;
 mod connection;
+mod examine;
 mod records;
 mod resp;
 mod server;
@@ -43,7 +44,7 @@ use super::optimistic::clock::StoreClock;
 use super::optimistic::decision::Decision;
 use super::optimistic::random_number;
 use super::optimistic::snapshot::Snapshot;
-use super::{LeaseStore, StoreError, Transaction, Waker};
+use super::{Examination, LeaseStore, StoreError, Transaction, Waker};
 
 /// How many numbers a read brings. So few that the last number never gets ahead of the clock: a server that forgot it goes on above.
 const BLOCK: u64 = 8;
@@ -92,5 +93,9 @@ impl LeaseStore for RedisStore {
 
     fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {
         self.wakers.listen(id)
+    }
+
+    fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
+        examine::examine(self, thorough)
     }
 }

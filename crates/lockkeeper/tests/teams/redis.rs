@@ -195,3 +195,24 @@ fn a_server_that_is_not_there_is_exit_69() {
         .says("redis://127.0.0.1:1/0");
     assert!(!world.path("ran").exists());
 }
+
+/// The doctor says what the settings of the server mean for locks.
+#[test]
+fn the_doctor_says_how_the_server_may_lose_leases() {
+    let forgets = "keeps nothing on disk";
+    for (options, says, omits) in [
+        (
+            &["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"][..],
+            &["allkeys-lru", forgets][..],
+            "fsync",
+        ),
+        (&["--appendonly", "yes"][..], &["append-only file, fsync everysec"][..], forgets),
+    ] {
+        let Some(server) = RedisServer::start(options) else { return };
+        let machine = Team::on_redis(server.address(), "5m").machine();
+        let shown = machine.world.run(["doctor", "--quick"]);
+        let shown = format!("{}{}", shown.stdout(), shown.stderr());
+        assert!(says.iter().all(|text| shown.contains(text)), "{shown}");
+        assert!(!shown.contains(omits), "{shown}");
+    }
+}

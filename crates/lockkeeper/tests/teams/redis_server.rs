@@ -73,7 +73,10 @@ impl RedisServer {
     }
 
     fn until_up(&self) {
-        until("the server answers", || self.try_command("PING").is_ok_and(|reply| reply.contains("PONG")));
+        // Without a password it answers as well, that it wants one.
+        until("the server answers", || {
+            self.try_command("PING").is_ok_and(|reply| !reply.is_empty() && !reply.contains("LOADING"))
+        });
     }
 }
 

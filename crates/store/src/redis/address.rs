@@ -78,7 +78,7 @@ impl RedisAddress {
                 }
                 let (host, database) = rest.split_once('/').unwrap_or((rest, ""));
                 let (host, port) = host_and_port(host)?;
-                let tls = tls(scheme, &host, options.roots.take())?;
+                let tls = tls(scheme, &host, options.roots.take().as_deref())?;
                 let database = Some(database).filter(|number| !number.is_empty()).map(str::to_owned);
                 let user = user.filter(|user| !user.is_empty()).map(decoded);
                 (Place::Tcp { host, port, tls }, user, database)
@@ -123,9 +123,9 @@ impl Options {
 }
 
 /// A server on another machine is always reached over TLS.
-fn tls(scheme: &str, host: &str, roots: Option<PathBuf>) -> Result<Option<Arc<ClientConfig>>, AddressError> {
+fn tls(scheme: &str, host: &str, roots: Option<&Path>) -> Result<Option<Arc<ClientConfig>>, AddressError> {
     if scheme == "rediss" {
-        return Ok(Some(Arc::new(tls_config(roots.as_deref())?)));
+        return Ok(Some(Arc::new(tls_config(roots)?)));
     }
     if !is_loopback(host) {
         return Err(AddressError::Unencrypted { mode: "redis://".to_owned(), host: host.to_owned() });

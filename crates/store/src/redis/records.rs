@@ -151,29 +151,29 @@ fn commit_args(decided: &Decided<'_>, call: &str, messages: &[(String, String)])
     let Decided { now, footprint, changes, effects: _ } = decided;
     let is_new = |change: &Change| matches!(change, Change::AddLease(_) | Change::Grant(..));
     let mut args = Args::default();
-    args.text(now.as_micros());
+    args.text(&now.as_micros());
     args.text(call);
-    args.text(u8::from(changes.iter().any(is_new)));
-    args.text(footprint.all.map_or_else(String::new, |version| version.to_string()));
+    args.text(&u8::from(changes.iter().any(is_new)));
+    args.text(&footprint.all.map_or_else(String::new, |version| version.to_string()));
     args.list(footprint.parts.keys());
     args.list(footprint.parts.values());
-    args.text(footprint.ids.len());
+    args.text(&footprint.ids.len());
     for (id, version) in &footprint.ids {
-        args.text(id.0);
+        args.text(&id.0);
         args.text(version);
     }
     args.list(parts_written(changes));
-    args.text(changes.len());
+    args.text(&changes.len());
     for change in *changes {
         let ChangeArgs { id, head, body, added, removed } = ChangeArgs::of(change);
-        args.text(id.0);
+        args.text(&id.0);
         args.0.extend([head, body]);
-        args.text(2 * added.len());
+        args.text(&(2 * added.len()));
         args.0.extend(added.into_iter().flat_map(|member| [b"0".to_vec(), member]));
-        args.text(removed.len());
+        args.text(&removed.len());
         args.0.extend(removed);
     }
-    args.text(messages.len());
+    args.text(&messages.len());
     for (channel, message) in messages {
         args.text(channel);
         args.text(message);
@@ -183,7 +183,7 @@ fn commit_args(decided: &Decided<'_>, call: &str, messages: &[(String, String)])
 
 fn settle_args(decided: &Decided<'_>, call: &str) -> Vec<Vec<u8>> {
     let mut args = Args::default();
-    args.text(decided.now.as_micros());
+    args.text(&decided.now.as_micros());
     args.text(call);
     args.0
 }
@@ -193,14 +193,14 @@ fn settle_args(decided: &Decided<'_>, call: &str) -> Vec<Vec<u8>> {
 struct Args(Vec<Vec<u8>>);
 
 impl Args {
-    fn text(&mut self, text: impl ToString) {
+    fn text(&mut self, text: &(impl ToString + ?Sized)) {
         self.0.push(text.to_string().into_bytes());
     }
 
     fn list<T: ToString>(&mut self, list: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>) {
         let list = list.into_iter();
-        self.text(list.len());
-        list.for_each(|text| self.text(text));
+        self.text(&list.len());
+        list.for_each(|text| self.text(&text));
     }
 }
 

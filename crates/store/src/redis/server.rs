@@ -76,6 +76,11 @@ impl Server {
         &self.address
     }
 
+    /// One of the keys, in the order of the scripts.
+    pub(super) fn key(&self, place: usize) -> &str {
+        &self.keys[place]
+    }
+
     /// Where it is.
     pub(super) fn to(&self) -> &RedisAddress {
         &self.to

@@ -81,7 +81,7 @@ impl Side {
         put_option(&mut bytes, pickup_by.map(|moment| moment.as_micros().cast_unsigned()));
         bytes.push(u8::from(*revoked));
         bytes.extend(claim_to_bytes(claim));
-        Self { rank: String::new(), keys: sorted(lease.keys()), bytes }
+        Self { rank: String::new(), keys: sorted(&lease.keys()), bytes }
     }
 
     fn of_ticket(ticket: &Ticket) -> Self {
@@ -100,7 +100,7 @@ impl Side {
         put(&mut bytes, under.len() as u64);
         bytes.extend(under);
         bytes.extend(claim_to_bytes(claim));
-        Self { rank: rank.at.to_string(), keys: sorted(ticket.keys()), bytes }
+        Self { rank: rank.at.to_string(), keys: sorted(&ticket.keys()), bytes }
     }
 
     fn head(&self) -> Vec<u8> {
@@ -110,7 +110,7 @@ impl Side {
 }
 
 /// Each key once, in an order that is always the same.
-fn sorted(keys: Vec<Key>) -> Vec<String> {
+fn sorted(keys: &[Key]) -> Vec<String> {
     let mut keys: Vec<String> = keys.iter().map(|key| key.as_str().to_owned()).collect();
     keys.sort();
     keys.dedup();

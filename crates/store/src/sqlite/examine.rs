@@ -50,7 +50,7 @@ pub(super) fn examine(
     if found != schema::VERSION {
         flaws.push(format!("its tables have version {found}, not {}", schema::VERSION));
     }
-    Ok(Examination { engine, schema: Some(found), flaws })
+    Ok(Examination { engine, schema: Some(found), flaws, risks: Vec::new() })
 }
 
 /// What SQLite finds wrong with its pages and indexes.
