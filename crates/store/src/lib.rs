@@ -4,20 +4,32 @@
 //!
 //! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+mod address;
 pub mod encoding;
 mod error;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 mod lease_store;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+mod listener;
 mod memory;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+mod parts;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod runs;
 pub mod sqlite;
 
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+pub use address::AddressError;
 pub use error::StoreError;
+#[cfg(feature = "etcd")]
+pub use etcd::{EtcdAddress, EtcdStore};
 pub use lease_store::{Commit, Examination, Granted, LeaseStore, Transaction, Waker};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use postgres::{AddressError, PostgresAddress, PostgresStore};
+pub use postgres::{PostgresAddress, PostgresStore};
 #[cfg(feature = "postgres")]
 pub use runs::PostgresRunStore;
 pub use runs::{RunStore, SqliteRunStore};

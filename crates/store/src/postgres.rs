@@ -15,7 +15,6 @@
 
 mod address;
 pub(crate) mod connection;
-mod parts;
 mod records;
 pub(crate) mod rows;
 mod wakers;
@@ -30,10 +29,11 @@ use lockkeeper_core::time::Moment;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-pub use self::address::{AddressError, PostgresAddress};
+pub use self::address::PostgresAddress;
 use self::connection::{Failure, Server};
 use self::records::{PostgresRecords, PostgresSnapshot};
 use super::{Examination, Granted, LeaseStore, StoreError, Transaction, Waker};
+use crate::listener::payload;
 use lockkeeper_platform::random;
 
 /// The version of the tables.
@@ -183,7 +183,7 @@ impl PostgresStore {
                     let message = granted.iter().find(|(to, _)| to == waker).map(|(_, granted)| *granted);
                     let params = vec![
                         (wakers::channel(self.project, *waker), Type::TEXT),
-                        (wakers::payload(message), Type::TEXT),
+                        (payload(message), Type::TEXT),
                     ];
                     self.server.send("SELECT pg_notify($1, $2)", params);
                 }

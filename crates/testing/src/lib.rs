@@ -19,6 +19,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod dice;
+mod etcd_proxy;
 mod fake_model;
 pub mod files;
 mod finished;
@@ -35,9 +36,10 @@ mod wait;
 mod world;
 
 pub use dice::Dice;
+pub use etcd_proxy::EtcdProxy;
 pub use fake_model::{Asked, Call, FakeModel, Script};
 pub use finished::Finished;
-pub use postgres_proxy::{Break, PostgresProxy};
+pub use postgres_proxy::{Break, PostgresProxy, ServerProxy};
 pub use rustix::process::Signal;
 pub use server::ServerProcess;
 pub use started::Started;

@@ -20,6 +20,30 @@ pub enum Break {
     After,
 }
 
+/// A proxy in front of a server, which breaks connections.
+pub trait ServerProxy: Send + Sync {
+    /// The address for clients.
+    fn address(&self) -> &str;
+
+    /// Breaks the connection of the `number`th message from now on, counted from 1.
+    fn break_at(&self, number: usize, when: Break);
+
+    /// Breaks the connection of about one message of `often`, before or after it, `most` times.
+    fn break_sometimes(&self, dice: Dice, often: u64, most: usize);
+
+    /// Breaks no connection any more, and counts from 0 again.
+    fn reset(&self);
+
+    /// How many connections it has broken.
+    fn breaks(&self) -> usize;
+
+    /// Lets nothing through any more, or again, without a word to either side.
+    fn silence(&self, is_silent: bool);
+
+    /// Breaks all connections now.
+    fn close_all(&self);
+}
+
 /// A proxy on a port of its own.
 pub struct PostgresProxy {
     address: String,
@@ -45,7 +69,7 @@ impl Shared {
 
 /// Which message breaks its connection, and what was counted.
 #[derive(Default)]
-struct Plan {
+pub(crate) struct Plan {
     /// Messages of clients until the break, and how it breaks.
     at: Option<(usize, Break)>,
     /// Breaks at random: one message of this number, and how many breaks are left.
@@ -88,13 +112,13 @@ impl PostgresProxy {
 
     /// Breaks the connection of the `number`th message from now on, counted from 1.
     pub fn break_at(&self, number: usize, when: Break) {
-        *self.plan() = Plan { at: Some((number, when)), ..Plan::default() };
+        *self.plan() = Plan::at(number, when);
     }
 
     /// Breaks the connection of about one message of `often`, before or after it, `most` times. Leaves out what a store cannot
     /// make good: read-only transactions, whose moment does not come back, notifications, and the first message of a connection.
     pub fn break_sometimes(&self, dice: Dice, often: u64, most: usize) {
-        *self.plan() = Plan { sometimes: Some((dice, often, most)), ..Plan::default() };
+        *self.plan() = Plan::sometimes(dice, often, most);
     }
 
     /// Breaks no connection any more, and counts from 0 again.
@@ -133,9 +157,51 @@ impl PostgresProxy {
     }
 }
 
+impl ServerProxy for PostgresProxy {
+    fn address(&self) -> &str {
+        Self::address(self)
+    }
+
+    fn break_at(&self, number: usize, when: Break) {
+        Self::break_at(self, number, when);
+    }
+
+    fn break_sometimes(&self, dice: Dice, often: u64, most: usize) {
+        Self::break_sometimes(self, dice, often, most);
+    }
+
+    fn reset(&self) {
+        Self::reset(self);
+    }
+
+    fn breaks(&self) -> usize {
+        Self::breaks(self)
+    }
+
+    fn silence(&self, is_silent: bool) {
+        Self::silence(self, is_silent);
+    }
+
+    fn close_all(&self) {
+        Self::close_all(self);
+    }
+}
+
 impl Plan {
+    pub(crate) fn at(number: usize, when: Break) -> Self {
+        Self { at: Some((number, when)), ..Self::default() }
+    }
+
+    pub(crate) fn sometimes(dice: Dice, often: u64, most: usize) -> Self {
+        Self { sometimes: Some((dice, often, most)), ..Self::default() }
+    }
+
+    pub(crate) fn breaks(&self) -> usize {
+        self.breaks
+    }
+
     /// Whether the next message breaks its connection, and how.
-    fn next(&mut self, is_delicate: bool) -> Option<Break> {
+    pub(crate) fn next(&mut self, is_delicate: bool) -> Option<Break> {
         let when = match (&mut self.at, &mut self.sometimes) {
             (Some((1, when)), _) => {
                 let when = *when;

@@ -10,9 +10,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::connection::{Exclusive, Failure, Statement};
-use super::parts::{Footprint, Found, parts_of, parts_written};
 use super::rows::{self, ChangeArrays};
 use super::{Answer, PostgresStore, no_row};
+use crate::parts::{Footprint, Found, add, collected, parts_of, parts_written};
 use crate::{Commit, Granted, StoreError, Transaction};
 
 /// The records of one decision.
@@ -109,19 +109,7 @@ impl<'s> PostgresRecords<'s> {
             let (record, _) = rows::record_from(row)?;
             self.is_torn |=
                 record.latest_moment() > self.now.as_micros() && self.store.is_later(record.latest_moment());
-            let id = record.id();
-            let known = (self.records.lease(id).cloned(), self.records.ticket(id).cloned());
-            let change = match (record, known) {
-                (Found::Lease(lease), (None, None)) => Change::AddLease(lease),
-                (Found::Ticket(ticket), (None, None)) => Change::AddTicket(ticket),
-                (Found::Lease(lease), (Some(known), _)) if lease == known => continue,
-                (Found::Ticket(ticket), (_, Some(known))) if ticket == known => continue,
-                (Found::Lease(_) | Found::Ticket(_), _) => {
-                    self.is_torn = true;
-                    continue;
-                }
-            };
-            self.records.apply(change).map_err(|misfit| StoreError::Mismatch(misfit.to_string()))?;
+            self.is_torn |= !add(record, &mut self.records)?;
         }
         Ok(())
     }
@@ -278,18 +266,6 @@ impl<'s> PostgresSnapshot<'s> {
         let wanted = rows::integer(id.0);
         collected(self.query(rows::RECORD, &[(&self.store.project, Type::INT4), (&wanted, Type::INT8)])?)
     }
-}
-
-fn collected(found: Vec<Found>) -> Result<InMemoryRecords, StoreError> {
-    let mut records = InMemoryRecords::default();
-    for record in found {
-        let change = match record {
-            Found::Lease(lease) => Change::AddLease(lease),
-            Found::Ticket(ticket) => Change::AddTicket(ticket),
-        };
-        records.apply(change).map_err(|misfit| StoreError::Mismatch(misfit.to_string()))?;
-    }
-    Ok(records)
 }
 
 impl Records<StoreError> for PostgresSnapshot<'_> {

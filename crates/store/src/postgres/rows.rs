@@ -11,7 +11,7 @@ use lockkeeper_core::time::{Moment, Ttl};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
-use super::parts::Found;
+use crate::parts::Found;
 use crate::{StoreError, encoding};
 
 /// The columns of a record.

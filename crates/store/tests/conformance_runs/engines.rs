@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Harness;
 use super::harness::InFolder;
-use super::on_server::OnServer;
+use super::on_server::{OnServer, POSTGRES_SERVER};
 use super::through_proxy::ThroughProxy;
 use lockkeeper_store::{PostgresRunStore, RunStore, SqliteRunStore};
 
@@ -21,6 +21,7 @@ pub(super) const SQLITE: InFolder<dyn RunStore> =
 
 pub(super) const POSTGRES: OnServer<dyn RunStore> = OnServer {
     name: "postgres",
+    kind: POSTGRES_SERVER,
     open: |server, project| {
         let config: tokio_postgres::Config = server.parse().unwrap();
         Arc::new(PostgresRunStore::open(config, project, Duration::from_secs(5)).unwrap())

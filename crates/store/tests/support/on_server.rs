@@ -1,6 +1,8 @@
-//! Engines whose stores are projects on a PostgreSQL server.
+//! Engines whose stores are projects on a server.
 
 use std::sync::Arc;
+
+use lockkeeper_testing::{PostgresProxy, ServerProxy};
 
 use super::harness::{Harness, Place};
 
@@ -10,9 +12,30 @@ pub const SERVER: &str = "LOCKKEEPER_TEST_POSTGRES";
 /// What the tests of these engines need.
 pub const NEEDED: &str = "a PostgreSQL server in LOCKKEEPER_TEST_POSTGRES (scripts/with-postgres COMMAND)";
 
-/// An engine whose stores are projects on a PostgreSQL server.
+/// A kind of server.
+pub struct Kind {
+    /// The environment variable that names the server of the tests.
+    pub variable: &'static str,
+    /// What the tests need, if there is no such variable.
+    pub needed: &'static str,
+    /// Starts a proxy in front of it.
+    pub proxy: fn(&str) -> Box<dyn ServerProxy>,
+}
+
+pub const POSTGRES_SERVER: Kind =
+    Kind { variable: SERVER, needed: NEEDED, proxy: |server| Box::new(PostgresProxy::start(server)) };
+
+impl Kind {
+    /// The server of the tests.
+    pub fn address(&self) -> String {
+        std::env::var(self.variable).unwrap()
+    }
+}
+
+/// An engine whose stores are projects on a server.
 pub struct OnServer<S: ?Sized> {
     pub name: &'static str,
+    pub kind: Kind,
     /// Opens the store of a project on a server.
     pub open: fn(&str, &str) -> Arc<S>,
 }
@@ -23,27 +46,28 @@ impl<S: ?Sized + 'static> Harness<S> for OnServer<S> {
     }
 
     fn lacks(&self) -> Option<&'static str> {
-        std::env::var_os(SERVER).is_none().then_some(NEEDED)
+        std::env::var_os(self.kind.variable).is_none().then_some(self.kind.needed)
     }
 
     fn place(&self) -> Box<dyn Place<S>> {
         let project = format!("conformance-{:x}", lockkeeper_platform::random::number().unwrap());
-        Box::new(Project { project, open: self.open })
+        Box::new(Project { server: self.kind.address(), project, open: self.open })
     }
 
     fn open(&self, address: &str) -> Arc<S> {
-        (self.open)(&std::env::var(SERVER).unwrap(), address)
+        (self.open)(&self.kind.address(), address)
     }
 }
 
 struct Project<S: ?Sized> {
+    server: String,
     project: String,
     open: fn(&str, &str) -> Arc<S>,
 }
 
 impl<S: ?Sized> Place<S> for Project<S> {
     fn open(&self) -> Arc<S> {
-        (self.open)(&std::env::var(SERVER).unwrap(), &self.project)
+        (self.open)(&self.server, &self.project)
     }
 
     fn address(&self) -> Option<String> {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use lockkeeper_testing::{Dice, PostgresProxy};
+use lockkeeper_testing::{Dice, ServerProxy};
 
 use super::harness::{Harness, Place};
-use super::on_server::{OnServer, SERVER};
+use super::on_server::OnServer;
 
 /// About one message of this number breaks its connection.
 const OFTEN: u64 = 20;
@@ -26,7 +26,7 @@ impl<S: ?Sized + 'static> Harness<S> for ThroughProxy<S> {
     }
 
     fn place(&self) -> Box<dyn Place<S>> {
-        let proxy = PostgresProxy::start(&std::env::var(SERVER).unwrap());
+        let proxy = (self.0.kind.proxy)(&self.0.kind.address());
         let project = self.0.place().address().unwrap();
         Box::new(Behind { proxy, project, open: self.0.open, dice: Dice::from_environment() })
     }
@@ -37,7 +37,7 @@ impl<S: ?Sized + 'static> Harness<S> for ThroughProxy<S> {
 }
 
 struct Behind<S: ?Sized> {
-    proxy: PostgresProxy,
+    proxy: Box<dyn ServerProxy>,
     project: String,
     open: fn(&str, &str) -> Arc<S>,
     dice: Dice,

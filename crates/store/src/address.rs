@@ -1,0 +1,127 @@
+//! Addresses of servers: what the addresses of all kinds of servers have in common. Passwords and certificates come from files.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::WantsClientCert;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
+use thiserror::Error;
+
+/// Why an address cannot be used. No message contains a password.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// It is not an address of such a server.
+    #[error("the address of the store cannot be read: {0}")]
+    Unreadable(String),
+    /// It contains a password, which everybody could read.
+    #[error("the address of the store contains a password")]
+    HasPassword,
+    /// Its connection would not be encrypted.
+    #[error("{how} would send everything to {host} unencrypted")]
+    Unencrypted {
+        /// The part of the address that says so.
+        how: String,
+        /// The server.
+        host: String,
+    },
+    /// Others can read the file with the password.
+    #[error("others can read the password in {}", .0.display())]
+    OpenFile(PathBuf),
+    /// A file with a password or with certificates cannot be read.
+    #[error("cannot read {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no certificate to check the server with.
+    #[error("there are no root certificates to check the server with")]
+    NoRoots,
+}
+
+/// Reads an environment variable.
+pub type Variable<'v> = &'v dyn Fn(&str) -> Option<String>;
+
+/// Replaces `%2F` and the like.
+pub(crate) fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let code = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let code = code.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match (first, code) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What checks the name and the certificate of a server: with the certificates in a file, or with those of the system.
+pub(crate) fn client_config(
+    roots_file: Option<&Path>,
+) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, AddressError> {
+    let mut roots = RootCertStore::empty();
+    match roots_file {
+        Some(path) => {
+            let file = |error: rustls::pki_types::pem::Error| AddressError::File {
+                path: path.to_owned(),
+                source: io::Error::other(error),
+            };
+            let found = CertificateDer::pem_file_iter(path).map_err(file)?;
+            roots.add_parsable_certificates(found.collect::<Result<Vec<_>, _>>().map_err(file)?);
+        }
+        None => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    if roots.is_empty() {
+        return Err(AddressError::NoRoots);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| AddressError::Unreadable(error.to_string()))?;
+    Ok(builder.with_root_certificates(roots))
+}
+
+/// Whether a host is this machine.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The password in a file that has nothing else.
+pub(crate) fn password_in_file(path: &Path) -> Result<String, AddressError> {
+    let text = private_text(path)?.ok_or_else(|| AddressError::File {
+        path: path.to_owned(),
+        source: io::ErrorKind::NotFound.into(),
+    })?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// The text of a file that only its owner may read; none if there is no such file.
+pub(crate) fn private_text(path: &Path) -> Result<Option<String>, AddressError> {
+    let failed = |source| AddressError::File { path: path.to_owned(), source };
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    if file.metadata().map_err(failed)?.permissions().mode() & 0o077 != 0 {
+        return Err(AddressError::OpenFile(path.to_owned()));
+    }
+    io::read_to_string(file).map(Some).map_err(failed)
+}
