@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use lockkeeper_core::id::Owner;
 use lockkeeper_platform::{origin, random};
+#[cfg(feature = "etcd")]
+use lockkeeper_store::EtcdStore;
 #[cfg(feature = "postgres")]
 use lockkeeper_store::PostgresStore;
 use lockkeeper_store::{RunStore, SqliteRunStore, SqliteStore, StoreError};
@@ -45,6 +47,11 @@ pub fn open_leases(location: &Location) -> Result<Engine, OpenError> {
 
 fn open_shared(shared: &SharedStore) -> Result<Engine, OpenError> {
     match shared.server {
+        #[cfg(feature = "etcd")]
+        crate::shared_store::Server::Etcd(ref address) => {
+            let store = EtcdStore::open(address.clone(), shared.project(), shared.connect_timeout)?;
+            shared.engine(Arc::new(store))
+        }
         #[cfg(feature = "postgres")]
         crate::shared_store::Server::Postgres(ref address) => {
             let store = PostgresStore::open(address.clone(), shared.project(), shared.connect_timeout)?;

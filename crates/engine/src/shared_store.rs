@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
 use lockkeeper_platform::{origin, runtime_folder};
-#[cfg(feature = "postgres")]
 pub use lockkeeper_store::AddressError;
+#[cfg(feature = "etcd")]
+use lockkeeper_store::EtcdAddress;
 #[cfg(feature = "postgres")]
 use lockkeeper_store::PostgresAddress;
 use lockkeeper_store::{LeaseStore, StoreError};
@@ -21,13 +22,13 @@ const LONGEST_PROJECT: usize = 100;
 
 /// Leases of one project on a server.
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    not(any(feature = "etcd", feature = "postgres")),
+    expect(dead_code, reason = "without a kind of server nothing is opened")
+)]
 pub struct SharedStore {
     pub(crate) server: Server,
     project: String,
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(dead_code, reason = "without a kind of server nothing is opened")
-    )]
     pub(crate) connect_timeout: Duration,
     session: Ttl,
 }
@@ -35,6 +36,8 @@ pub struct SharedStore {
 /// The kind of server.
 #[derive(Clone, Debug)]
 pub(crate) enum Server {
+    #[cfg(feature = "etcd")]
+    Etcd(EtcdAddress),
     #[cfg(feature = "postgres")]
     Postgres(PostgresAddress),
 }
@@ -42,7 +45,7 @@ pub(crate) enum Server {
 /// What the settings say about a store that several machines share.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedStoreSettings<'s> {
-    /// The address, such as `postgres://HOST/DATABASE`.
+    /// The address, such as `postgres://HOST/DATABASE` or `etcds://HOST,HOST`.
     pub address: &'s str,
     /// The project. Leases of two projects never meet.
     pub project: Option<&'s str>,
@@ -59,9 +62,8 @@ pub struct SharedStoreSettings<'s> {
 #[non_exhaustive]
 pub enum SharedStoreError {
     /// The address cannot be used.
-    #[cfg(feature = "postgres")]
     #[error(transparent)]
-    Address(#[from] lockkeeper_store::AddressError),
+    Address(#[from] AddressError),
     /// No project is named.
     #[error("a store that several machines share needs the name of a project")]
     NoProject,
@@ -69,13 +71,13 @@ pub enum SharedStoreError {
     #[error("`{0}` cannot be the name of a project")]
     BadProject(String),
     /// This program cannot reach such a server.
-    #[error("this program was built without support for PostgreSQL")]
-    NotBuilt,
+    #[error("this program was built without support for {0}")]
+    NotBuilt(&'static str),
 }
 
 /// Whether an address is that of a server.
 pub fn is_server(address: &str) -> bool {
-    ["postgres://", "postgresql://"].iter().any(|scheme| address.starts_with(scheme))
+    ["postgres://", "postgresql://", "etcd://", "etcds://"].iter().any(|scheme| address.starts_with(scheme))
 }
 
 impl SharedStore {
@@ -99,6 +101,8 @@ impl SharedStore {
     /// The server, for people. It contains no password.
     pub fn address(&self) -> String {
         match self.server {
+            #[cfg(feature = "etcd")]
+            Server::Etcd(ref address) => address.to_string(),
             #[cfg(feature = "postgres")]
             Server::Postgres(ref address) => address.to_string(),
         }
@@ -110,6 +114,10 @@ impl SharedStore {
     }
 
     /// Opens the engine over this store. The kernel locks of this machine's holders are in a local folder.
+    #[cfg_attr(
+        not(any(feature = "etcd", feature = "postgres")),
+        expect(dead_code, reason = "without a kind of server nothing is opened")
+    )]
     pub(crate) fn engine(&self, store: Arc<dyn LeaseStore>) -> Result<Engine, OpenError> {
         let mut here = origin::origin().map_err(OpenError::Machine)?;
         here.session = Some(self.session);
@@ -120,15 +128,30 @@ impl SharedStore {
     }
 }
 
-#[cfg(feature = "postgres")]
 fn server(address: &str, password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    if address.starts_with("etcd") { etcd(address, password_file) } else { postgres(address, password_file) }
+}
+
+#[cfg(feature = "etcd")]
+fn etcd(address: &str, password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    let variable = |name: &str| std::env::var(name).ok();
+    Ok(Server::Etcd(EtcdAddress::parse(address, &variable, password_file)?))
+}
+
+#[cfg(not(feature = "etcd"))]
+fn etcd(_address: &str, _password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    Err(SharedStoreError::NotBuilt("etcd"))
+}
+
+#[cfg(feature = "postgres")]
+fn postgres(address: &str, password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
     let variable = |name: &str| std::env::var(name).ok();
     Ok(Server::Postgres(PostgresAddress::parse(address, &variable, password_file)?))
 }
 
 #[cfg(not(feature = "postgres"))]
-fn server(_address: &str, _password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
-    Err(SharedStoreError::NotBuilt)
+fn postgres(_address: &str, _password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    Err(SharedStoreError::NotBuilt("PostgreSQL"))
 }
 
 /// The same project on the same server.

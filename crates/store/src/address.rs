@@ -4,48 +4,15 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::WantsClientCert;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
-use thiserror::Error;
 
-/// Why an address cannot be used. No message contains a password.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum AddressError {
-    /// It is not an address of such a server.
-    #[error("the address of the store cannot be read: {0}")]
-    Unreadable(String),
-    /// It contains a password, which everybody could read.
-    #[error("the address of the store contains a password")]
-    HasPassword,
-    /// Its connection would not be encrypted.
-    #[error("{how} would send everything to {host} unencrypted")]
-    Unencrypted {
-        /// The part of the address that says so.
-        how: String,
-        /// The server.
-        host: String,
-    },
-    /// Others can read the file with the password.
-    #[error("others can read the password in {}", .0.display())]
-    OpenFile(PathBuf),
-    /// A file with a password or with certificates cannot be read.
-    #[error("cannot read {}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// There is no certificate to check the server with.
-    #[error("there are no root certificates to check the server with")]
-    NoRoots,
-}
+pub use crate::address_error::AddressError;
 
 /// Reads an environment variable.
 pub type Variable<'v> = &'v dyn Fn(&str) -> Option<String>;

@@ -6,6 +6,7 @@
 
 #[cfg(any(feature = "etcd", feature = "postgres"))]
 mod address;
+mod address_error;
 pub mod encoding;
 mod error;
 #[cfg(feature = "etcd")]
@@ -21,8 +22,7 @@ pub mod postgres;
 pub mod runs;
 pub mod sqlite;
 
-#[cfg(any(feature = "etcd", feature = "postgres"))]
-pub use address::AddressError;
+pub use address_error::AddressError;
 pub use error::StoreError;
 #[cfg(feature = "etcd")]
 pub use etcd::{EtcdAddress, EtcdStore};

@@ -61,6 +61,20 @@ impl EtcdProxy {
         });
         Self { address, shared }
     }
+
+    /// Lets nothing through any more, or again, without a word to either side.
+    pub fn silence(&self, is_silent: bool) {
+        *lock(&self.shared.is_silent) = is_silent;
+        self.shared.talks.notify_all();
+    }
+
+    /// Breaks all connections now.
+    pub fn close_all(&self) {
+        lock(&self.shared.connections)
+            .drain(..)
+            .filter_map(|open| open.upgrade())
+            .for_each(|open| open.close());
+    }
 }
 
 impl ServerProxy for EtcdProxy {
@@ -85,15 +99,11 @@ impl ServerProxy for EtcdProxy {
     }
 
     fn silence(&self, is_silent: bool) {
-        *lock(&self.shared.is_silent) = is_silent;
-        self.shared.talks.notify_all();
+        Self::silence(self, is_silent);
     }
 
     fn close_all(&self) {
-        lock(&self.shared.connections)
-            .drain(..)
-            .filter_map(|open| open.upgrade())
-            .for_each(|open| open.close());
+        Self::close_all(self);
     }
 }
 

@@ -331,7 +331,7 @@ fn store_path(address: &str) -> Result<&str, Report> {
             "UNKNOWN_STORE",
             format!("`{address}` is not a store that this program knows"),
         )
-        .with_hint("a folder of this machine is sqlite:FOLDER, a server for several machines postgres://HOST/DATABASE")),
+        .with_hint("a folder of this machine is sqlite:FOLDER, a server for several machines postgres://HOST/DATABASE or etcds://HOST,HOST")),
     }
 }
 

@@ -38,7 +38,7 @@ fn a_machine_that_is_cut_off_gets_no_lease_and_does_not_hang() {
     let machine = team.machine();
     machine.world.run(["exec", "db", "--", "true"]).code(0);
     machine.link.silence(true);
-    machine.world.run(["exec", "db", "--", "touch", "ran"]).code(69).says("no answer within 1s");
+    machine.world.run(["exec", "db", "--", "touch", "ran"]).code(69).says("no answer within");
     machine.world.run(["locks"]).code(69);
     assert!(!machine.world.path("ran").exists());
     machine.link.silence(false);

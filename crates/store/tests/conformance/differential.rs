@@ -11,7 +11,7 @@ use lockkeeper_core::time::Moment;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::engines::{Memory, POSTGRES, SQLITE};
+use super::engines::{ETCD, Memory, POSTGRES, SQLITE};
 use super::everything;
 use super::harness::{Harness, skip};
 use super::lookup::{leases_within, tickets_within};
@@ -159,6 +159,14 @@ proptest! {
     fn postgres_and_its_double_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
         match POSTGRES.lacks() {
             None => agree(&POSTGRES, &decisions, place)?,
+            Some(what) => skip(what),
+        }
+    }
+
+    #[test]
+    fn etcd_and_its_double_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
+        match ETCD.lacks() {
+            None => agree(&ETCD, &decisions, place)?,
             Some(what) => skip(what),
         }
     }
