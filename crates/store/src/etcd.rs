@@ -98,12 +98,11 @@ impl EtcdStore {
     /// Reads ranges in one transaction of etcd, and draws numbers in it.
     fn read(&self, ranges: Vec<RangeRequest>, draws: bool) -> Result<Read, StoreError> {
         let clock_keys = [self.keys.clock_base(), self.keys.clock_last()].map(keys::get);
-        let mut success: Vec<_> =
-            clock_keys.into_iter().chain(ranges).map(|range| Op::Range(range).into()).collect();
+        let mut ops: Vec<Op> = clock_keys.into_iter().chain(ranges).map(Op::Range).collect();
         if draws {
-            success.push(keys::put(self.keys.number(), Vec::new()).into());
+            ops.push(keys::put(self.keys.number(), Vec::new()));
         }
-        let request = TxnRequest { success, ..TxnRequest::default() };
+        let request = TxnRequest { success: commit::in_parts(ops, 0, self)?, ..TxnRequest::default() };
         let asks = self.clock().asks(local_clock::now());
         let answered = self.server.wait(async {
             let (read, seconds) = futures_util::join!(self.server.link.call(TXN, framed(&request)), async {
@@ -114,7 +113,7 @@ impl EtcdStore {
         let (read, seconds): (TxnResponse, _) =
             answered.map_err(|failure: Failure| failure.explain(self.server.address()))?;
         let revision = read.revision();
-        let mut answers = read.into_ranges();
+        let mut answers = read.into_ranges().into_iter();
         let [base, last] =
             [answers.next(), answers.next()].map(|kvs| kvs.and_then(|kvs| kvs.into_iter().next()));
         if let (Some(base), Some(last)) = (base, last) {

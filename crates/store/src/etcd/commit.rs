@@ -43,7 +43,9 @@ impl Transaction for EtcdRecords<'_> {
             return Ok(Commit::Committed);
         }
         let added: BTreeSet<LeaseId> = changes.iter().filter(|change| is_added(change)).map(id_of).collect();
-        self.load_each(changes.iter().map(id_of).filter(|id| !added.contains(id)))?;
+        // Whether a few ids are new is compared by the commit itself.
+        let reads = |id: &LeaseId| added.len() > MOST_COMPARES / 2 || !added.contains(id);
+        self.load_each(changes.iter().map(id_of).filter(reads).collect::<BTreeSet<_>>())?;
         let fresh: Vec<LeaseId> = added.into_iter().filter(|id| !self.is_compared(*id)).collect();
         let mut compare = self.compares(fresh.len());
         let parts: BTreeSet<String> = parts_written(&changes).into_iter().map(keys::bucket).collect();
@@ -83,7 +85,7 @@ impl Transaction for EtcdRecords<'_> {
         match store.server.txn_once(&TxnRequest { compare, success, failure }) {
             Ok(answer) if answer.succeeded => {}
             Ok(answer) => {
-                let is_there = answer.into_ranges().flatten().next().is_some();
+                let is_there = answer.into_ranges().into_iter().flatten().next().is_some();
                 let mismatch = || StoreError::Mismatch("a record to be added is there already".to_owned());
                 return if is_there { Err(mismatch()) } else { Ok(Commit::Changed) };
             }
@@ -144,7 +146,7 @@ impl EtcdStore {
             success: vec![keys::put(decision.to_vec(), GIVEN_UP.to_vec()).into()],
             failure: vec![Op::Range(keys::get(decision.to_vec())).into()],
         })?;
-        let found = settled.into_ranges().flatten().next();
+        let found = settled.into_ranges().into_iter().flatten().next();
         Ok(found.is_some_and(|kv| kv.value == COMMITTED))
     }
 
@@ -242,7 +244,11 @@ fn wakes(
 }
 
 /// Puts operations into one transaction of etcd: those that are too many go into transactions within it.
-fn in_parts(ops: Vec<Op>, compares: usize, store: &EtcdStore) -> Result<Vec<RequestOp>, StoreError> {
+pub(super) fn in_parts(
+    ops: Vec<Op>,
+    compares: usize,
+    store: &EtcdStore,
+) -> Result<Vec<RequestOp>, StoreError> {
     let count = ops.len();
     if count.max(compares) <= MOST {
         return Ok(ops.into_iter().map(RequestOp::from).collect());
@@ -252,8 +258,9 @@ fn in_parts(ops: Vec<Op>, compares: usize, store: &EtcdStore) -> Result<Vec<Requ
     let parts = (1..MOST).find(|parts| parts * room(*parts) >= count);
     let Some(parts) = parts else {
         let most = (1..MOST).map(|parts| parts * room(parts)).max().unwrap_or(0);
-        let problem =
-            format!("a decision that changes {count} keys is too large for etcd, which takes {most} at once");
+        let problem = format!(
+            "a decision that reads or changes {count} keys is too large for etcd, which takes {most} at once"
+        );
         let address = store.server.address().to_owned();
         return Err(StoreError::Database { address, source: problem.into() });
     };

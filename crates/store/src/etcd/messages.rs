@@ -97,7 +97,7 @@ pub(super) enum Answer {
     #[prost(message, tag = "3")]
     Delete(Nothing),
     #[prost(message, tag = "4")]
-    Txn(Nothing),
+    Txn(TxnResponse),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Enumeration)]
@@ -163,11 +163,14 @@ impl TxnResponse {
     }
 
     /// The answers to the ranges of the request, in their order.
-    pub(super) fn into_ranges(self) -> impl Iterator<Item = Vec<KeyValue>> {
-        self.responses.into_iter().filter_map(|response| match response.answer {
-            Some(Answer::Range(range)) => Some(range.kvs),
-            Some(Answer::Put(_) | Answer::Delete(_) | Answer::Txn(_)) | None => None,
-        })
+    pub(super) fn into_ranges(self) -> Vec<Vec<KeyValue>> {
+        let answers = self.responses.into_iter().filter_map(|response| response.answer);
+        let ranges = answers.flat_map(|answer| match answer {
+            Answer::Range(range) => vec![range.kvs],
+            Answer::Txn(inner) => inner.into_ranges(),
+            Answer::Put(_) | Answer::Delete(_) => Vec::new(),
+        });
+        ranges.collect()
     }
 }
 

@@ -7,7 +7,7 @@ use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::in_memory::InMemoryRecords;
 use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::records::{Records, Scan};
-use lockkeeper_core::resource::KeyRange;
+use lockkeeper_core::resource::{Key, KeyRange};
 use lockkeeper_core::time::Moment;
 
 use super::messages::{KeyValue, RangeRequest};
@@ -17,6 +17,8 @@ use crate::{StoreError, encoding};
 
 /// How many records are asked for in one transaction of etcd, which has at most 128 operations.
 const AT_ONCE: usize = 100;
+/// How many single records a decision is about, if what it asks for next can be foreseen.
+const FEW: usize = 2;
 
 /// The records of one decision. Each read is of one revision; if a commit comes between two of them, the commit of this decision
 /// finds that out.
@@ -25,6 +27,8 @@ pub(super) struct EtcdRecords<'s> {
     pub(super) now: Moment,
     /// What was read so far.
     pub(super) records: InMemoryRecords,
+    /// The keys whose records were read, and ranges with more than single keys.
+    read_keys: BTreeSet<Key>,
     ranges: Vec<KeyRange>,
     pub(super) footprint: Footprint,
     /// The revision of the first read.
@@ -41,6 +45,7 @@ impl<'s> EtcdRecords<'s> {
             store,
             now: store.estimated_now(),
             records: InMemoryRecords::default(),
+            read_keys: BTreeSet::new(),
             ranges: Vec::new(),
             footprint: Footprint::default(),
             since: None,
@@ -51,9 +56,14 @@ impl<'s> EtcdRecords<'s> {
 
     /// Reads the records of a range, unless they were read before.
     fn load(&mut self, range: &KeyRange) -> Result<(), StoreError> {
-        if self.footprint.all.is_some() || self.ranges.contains(range) {
+        let is_read = range.below.is_none() && range.exact.iter().all(|key| self.read_keys.contains(key));
+        if self.footprint.all.is_some() || is_read || self.ranges.contains(range) {
             return Ok(());
         }
+        let asked_below = range.below.is_some().then(|| range.clone());
+        let mut exact: BTreeSet<Key> = range.exact.iter().cloned().collect();
+        exact.extend(self.likely_keys());
+        let range = &KeyRange { exact: exact.into_iter().collect(), below: range.below.clone() };
         let parts: BTreeSet<String> = parts_of(range).into_iter().map(keys::bucket).collect();
         let versions = parts.iter().map(|part| keys::get(self.store.keys.version(part)));
         let spans = self.store.keys.spans(range).into_iter().map(keys::within);
@@ -66,8 +76,21 @@ impl<'s> EtcdRecords<'s> {
             self.forget_numbers_before(version);
         }
         self.add(answers.flatten())?;
-        self.ranges.push(range.clone());
+        self.read_keys.extend(range.exact.iter().cloned());
+        self.ranges.extend(asked_below);
         Ok(())
+    }
+
+    /// The keys that a decision about single records asks for one after the other: those of the records.
+    fn likely_keys(&self) -> Vec<Key> {
+        let ids = self.footprint.ids.keys().take(FEW);
+        let keys = ids.filter_map(|id| {
+            let lease = self.records.lease(*id).map(Lease::keys);
+            lease.or_else(|| self.records.ticket(*id).map(Ticket::keys))
+        });
+        // A path is looked for in the folders above and below it.
+        let is_likely = |key: &Key| !key.as_str().starts_with('p') && !self.read_keys.contains(key);
+        keys.flatten().filter(is_likely).take(AT_ONCE / 4).collect()
     }
 
     /// Reads those of these records that were not read before.

@@ -25,6 +25,7 @@ mod broken;
 mod changes;
 mod clock;
 mod differential;
+mod etcd;
 mod lookup;
 mod numbers;
 mod processes;
