@@ -46,6 +46,7 @@ pub mod shared_store;
 mod stage_names;
 #[cfg(feature = "stages")]
 pub mod stages;
+mod store_bench;
 pub mod under;
 pub mod views;
 mod waiting;
@@ -68,6 +69,7 @@ pub use owner_names::OwnerNames;
 pub use probe::MachineProbe;
 pub use request_locks::LockFileHolder;
 pub use resident::Resident;
+pub use store_bench::StoreBench;
 pub use waiting::{Progress, WaitOptions};
 
 pub use lockkeeper_store::StoreError;

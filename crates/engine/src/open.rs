@@ -7,11 +7,13 @@ use std::sync::Arc;
 use lockkeeper_core::id::Owner;
 use lockkeeper_platform::{origin, random};
 #[cfg(feature = "postgres")]
-use lockkeeper_store::PostgresStore;
+use lockkeeper_store::{PostgresStore, ServerCheck};
 use lockkeeper_store::{RunStore, SqliteRunStore, SqliteStore, StoreError};
 use thiserror::Error;
 
 use crate::location::Location;
+#[cfg(feature = "postgres")]
+use crate::shared_store::Server;
 use crate::shared_store::SharedStore;
 use crate::{Engine, MachineProbe};
 
@@ -46,11 +48,18 @@ pub fn open_leases(location: &Location) -> Result<Engine, OpenError> {
 fn open_shared(shared: &SharedStore) -> Result<Engine, OpenError> {
     match shared.server {
         #[cfg(feature = "postgres")]
-        crate::shared_store::Server::Postgres(ref address) => {
+        Server::Postgres(ref address) => {
             let store = PostgresStore::open(address.clone(), shared.project(), shared.connect_timeout)?;
             shared.engine(Arc::new(store))
         }
     }
+}
+
+/// Makes the tables and the project where they are missing, and looks at the server.
+#[cfg(feature = "postgres")]
+pub fn check_shared(shared: &SharedStore) -> Result<ServerCheck, StoreError> {
+    let Server::Postgres(address) = &shared.server;
+    PostgresStore::open(address.clone(), shared.project(), shared.connect_timeout)?.check()
 }
 
 /// Opens the leases of this location for a command that only reads. None if there is no store yet.

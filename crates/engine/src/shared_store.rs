@@ -9,10 +9,10 @@ use lockkeeper_platform::{origin, runtime_folder};
 #[cfg(feature = "postgres")]
 pub use lockkeeper_store::AddressError;
 #[cfg(feature = "postgres")]
+use lockkeeper_store::PostgresAddress;
+#[cfg(feature = "postgres")]
 pub use lockkeeper_store::{LEAST_PRIVILEGES, ServerCheck};
 use lockkeeper_store::{LeaseStore, StoreError};
-#[cfg(feature = "postgres")]
-use lockkeeper_store::{PostgresAddress, PostgresStore};
 use thiserror::Error;
 
 use crate::open::OpenError;
@@ -96,13 +96,6 @@ impl SharedStore {
     /// The name of the project.
     pub fn project(&self) -> &str {
         &self.project
-    }
-
-    /// Makes the tables and the project where they are missing, and looks at the server.
-    #[cfg(feature = "postgres")]
-    pub fn check(&self) -> Result<ServerCheck, StoreError> {
-        let Server::Postgres(address) = &self.server;
-        PostgresStore::open(address.clone(), &self.project, self.connect_timeout)?.check()
     }
 
     /// The server, for people. It contains no password.

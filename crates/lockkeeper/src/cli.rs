@@ -42,6 +42,8 @@ mod shell_init;
 mod sprint;
 mod stages;
 mod status;
+#[cfg(feature = "postgres")]
+mod store;
 mod submit;
 mod table;
 mod task;
@@ -148,6 +150,8 @@ const GROUPS: &[Group] = &[
         verbs: &[
             Entry::of::<doctor::Args>(),
             Entry::of::<serve::Args>(),
+            #[cfg(feature = "postgres")]
+            Entry::of::<store::Args>(),
             Entry::of::<config::Args>(),
             Entry::of::<completions::Args>(),
             Entry::of::<complete::Args>(),

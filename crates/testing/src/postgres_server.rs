@@ -166,6 +166,12 @@ impl PostgresServer {
         }
     }
 
+    /// The folder of its socket and its files.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
@@ -180,7 +186,7 @@ impl PostgresServer {
     }
 
     /// PostgreSQL refuses to run as root.
-    fn as_owner(&self, program: &Path) -> Command {
+    pub(crate) fn as_owner(&self, program: &Path) -> Command {
         let mut command = if is_root() {
             let mut command = Command::new("setpriv");
             command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program);

@@ -8,4 +8,5 @@ mod cut_off;
 mod forgotten;
 mod holders;
 mod settings;
+mod store;
 mod team;
