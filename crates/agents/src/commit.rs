@@ -32,7 +32,7 @@ use crate::uncommitted::committed;
 use changes::{Changed, Kind, changes};
 use entry::{Made, between, made};
 pub use index::OwnIndex;
-use index::set_in_common_index;
+use index::{set_in_common_index, wait_for_common_index};
 pub use index_lock::index_request;
 use selection::path_of;
 pub use selection::{OutsideError, Selection};
@@ -122,6 +122,9 @@ pub enum CommitError {
     /// Somebody else has committed or switched meanwhile.
     #[error("HEAD has moved meanwhile")]
     HeadMoved,
+    /// Another git command has the common index locked, and goes on.
+    #[error("another git command has locked the common index: {}", shown_path(.0))]
+    IndexLocked(PathBuf),
     /// Git, or a hook of the repository, refused.
     #[error("git has not made the commit")]
     Refused {
@@ -148,6 +151,9 @@ pub fn commit(request: &CommitRequest<'_>) -> Result<Committed, CommitError> {
     let under_way = |(file, ..): &&(&str, &str, &str)| git.folder.join(file).symlink_metadata().is_ok();
     if let Some((_, operation, way_out)) = OPERATIONS.iter().find(under_way) {
         return Err(CommitError::UnderWay { operation, way_out });
+    }
+    if !wait_for_common_index(git) {
+        return Err(CommitError::IndexLocked(git.folder.join("index.lock")));
     }
     let head = git.head();
     // Neither git command needs the result of the other, so both run at once.

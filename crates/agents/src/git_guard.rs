@@ -132,6 +132,19 @@ pub fn state(repository: &Path) -> Result<GuardState, GuardError> {
     look(&Git::find(repository)?)
 }
 
+/// Why the guard cannot be set up in this repository; none if it can.
+pub fn obstacle(repository: &Path) -> Option<GuardError> {
+    let git = match Git::find(repository) {
+        Ok(git) => git,
+        Err(error) => return Some(error.into()),
+    };
+    match look(&git) {
+        Ok(GuardState { place: GuardPlace::Folder(folder), .. }) => refuse_foreign(&git, &folder).err(),
+        Ok(GuardState { place: GuardPlace::Settings, .. }) => None,
+        Err(error) => Some(error),
+    }
+}
+
 fn look(git: &Git) -> Result<GuardState, GuardError> {
     let in_settings = version(git).is_some_and(|version| version >= FIRST_WITH_SETTINGS);
     let place = if in_settings { GuardPlace::Settings } else { GuardPlace::Folder(hooks_folder(git)?) };

@@ -191,7 +191,7 @@ impl Hook<'_> {
             if of_store.is_empty() && !store.exists() {
                 continue;
             }
-            let (answer, now) = self.call_patiently(store, &self.agent_call(&proof, store, &of_store))?;
+            let (answer, now) = self.call_patiently(store, self.agent_call(&proof, store, &of_store))?;
             self.remember_arrived(store, &answer, now)?;
             if !answer.denied.is_empty() {
                 for (earlier, leases) in taken {
@@ -245,6 +245,7 @@ impl Hook<'_> {
             ttl: settings.working,
             stays: settings.ticket,
             unrenewed: unrenewed.map(LeaseId).collect(),
+            files: Vec::new(),
         }
     }
 
@@ -272,7 +273,6 @@ impl Hook<'_> {
                 session.set_proof(proof);
                 session.cwd = self.cwd.to_string_lossy().into_owned();
                 session.state = Activity::Works;
-                session.seen_at = wall_clock::epoch_seconds();
                 if is_home {
                     changes = self.change_calls(session, plan);
                     for state in states.iter().filter(|state| ***state != store.state) {
@@ -281,6 +281,7 @@ impl Hook<'_> {
                         }
                     }
                 }
+                session.seen_at = wall_clock::epoch_seconds();
             };
             store.sessions.update(&self.owner, change).map_err(HookError::Sessions)?;
         }

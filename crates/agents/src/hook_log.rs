@@ -12,6 +12,8 @@ use crate::quote::{cut, one_line};
 
 /// A log beyond this many bytes is renamed to `NAME.log.1`.
 const MAX_BYTES: u64 = 64 * 1024;
+/// How many of the last lines count as recent.
+const RECENT: usize = 20;
 /// The longest message, in characters.
 const MAX_MESSAGE: usize = 500;
 
@@ -39,6 +41,14 @@ impl HookLog {
         let text = Some(&self.path).filter(|_| is_small).and_then(|path| fs::read_to_string(path).ok());
         let lines: Vec<String> = text.unwrap_or_default().lines().map(one_line).collect();
         lines[lines.len().saturating_sub(most)..].to_vec()
+    }
+
+    /// Appends a line, unless one of the last ones says the same.
+    pub fn add_once(&self, who: &str, message: &str) {
+        let text = format!(" {} {}", one_line(who), cut(&one_line(message), MAX_MESSAGE));
+        if !self.last(RECENT).iter().any(|line| line.ends_with(&text)) {
+            self.add(who, message);
+        }
     }
 
     /// Appends a line. A log that cannot be written stops nobody.

@@ -59,12 +59,23 @@ pub fn paths(text: &str) -> Result<Vec<String>, PatchError> {
     Ok(paths)
 }
 
-/// Lists the paths that a unified diff writes, with `strip` leading parts taken off, as `patch -p` does.
+/// Lists the paths that a unified diff writes, with `strip` leading parts taken off, as `patch -p` does. Of a name with
+/// fewer parts the last one stays.
 pub(crate) fn unified_paths(diff: &str, strip: usize) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     let mut seen = std::collections::HashSet::new();
     let mut before = "";
     for line in diff.lines() {
+        // A change of the mode, an empty or a binary file has no other header.
+        if let Some(names) = line.strip_prefix("diff --git ")
+            && let Some((old, new)) = names.split_at_checked(names.len() / 2)
+            && let (Some((_, old)), Some((_, new))) = (old.split_once('/'), new.trim_start().split_once('/'))
+            && old == new
+            && strip == 1
+            && seen.insert(old.to_owned())
+        {
+            paths.push(old.to_owned());
+        }
         let rename = line.strip_prefix("rename from ").or_else(|| line.strip_prefix("rename to "));
         if let Some(path) = rename {
             if seen.insert(path.to_owned()) {
@@ -80,7 +91,8 @@ pub(crate) fn unified_paths(diff: &str, strip: usize) -> Vec<String> {
             if name == "/dev/null" {
                 continue;
             }
-            let path = name.splitn(strip + 1, '/').nth(strip).unwrap_or(name).to_owned();
+            let last = name.rsplit('/').next().unwrap_or(name);
+            let path = name.splitn(strip.saturating_add(1), '/').nth(strip).unwrap_or(last).to_owned();
             if seen.insert(path.clone()) {
                 paths.push(path);
             }
@@ -116,5 +128,8 @@ mod tests {
                     --- /dev/null\n+++ b/new\nrename from p/old\nrename to p/new\n";
         assert_eq!(unified_paths(diff, 1), ["src/x.c", "new", "p/old", "p/new"]);
         assert_eq!(unified_paths("--- x\n+++ x\n", 0), ["x"]);
+        assert_eq!(unified_paths("--- a/src/x\n+++ b/src/x\n", usize::MAX), ["x"]);
+        let modes = "diff --git a/run me.sh b/run me.sh\nold mode 100644\nnew mode 100755\n";
+        assert_eq!(unified_paths(modes, 1), ["run me.sh"]);
     }
 }

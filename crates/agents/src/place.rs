@@ -25,6 +25,8 @@ pub struct Place<'a> {
     pub entry: &'a dyn Fn(&Path) -> Option<Entry>,
     /// Lists the names in a folder: `cd sr*` goes to `src` if nothing else matches.
     pub names: &'a dyn Fn(&Path) -> Vec<String>,
+    /// Reads a small file of text: `patch < FILE` writes the files that the patch names.
+    pub text: &'a dyn Fn(&Path) -> Option<String>,
 }
 
 impl fmt::Debug for Place<'_> {
@@ -87,6 +89,7 @@ mod tests {
             home: Some(Path::new("/home/ann")),
             entry: &|_: &Path| None,
             names: &|_: &Path| Vec::new(),
+            text: &|_: &Path| None,
         };
         place.resolve(text)
     }

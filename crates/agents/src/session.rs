@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -195,9 +196,7 @@ impl Sessions {
 
     /// Changes one record, or makes it. Returns the new record.
     pub fn update(&self, owner: &Owner, change: impl FnOnce(&mut Session)) -> io::Result<Session> {
-        let lock = folder::lock_within(folder::open_folder(&self.folder)?, PATIENCE)?;
-        let _lock =
-            lock.ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "others write records of agents"))?;
+        let _lock = self.lock()?;
         let path = self.folder.join(file_name(owner));
         let mut session: Session = read(&path).unwrap_or_default();
         if session.since == 0 {
@@ -213,8 +212,15 @@ impl Sessions {
         Ok(session)
     }
 
+    /// Locks the folder: one process at a time changes records.
+    fn lock(&self) -> io::Result<OwnedFd> {
+        let lock = folder::lock_within(folder::open_folder(&self.folder)?, PATIENCE)?;
+        lock.ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "others write records of agents"))
+    }
+
     /// Removes the records of an owner and of its sub-agents.
     pub fn remove_family(&self, owner: &Owner) -> io::Result<()> {
+        let _lock = self.lock()?;
         let mut gone = vec![self.folder.join(file_name(owner))];
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();

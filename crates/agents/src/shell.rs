@@ -7,6 +7,7 @@
 mod arguments;
 mod compound;
 mod expand;
+mod outcome;
 mod parse;
 mod paths;
 mod programs;

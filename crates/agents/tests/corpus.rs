@@ -25,7 +25,13 @@ fn read(case: &Case, scratch: &Scratch) -> Writes {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
     };
-    let place = Place { cwd: scratch.repository(), home: Some(&home), entry: &entry, names: &names };
+    let place = Place {
+        cwd: scratch.repository(),
+        home: Some(&home),
+        entry: &entry,
+        names: &names,
+        text: &|path: &Path| std::fs::read_to_string(path).ok(),
+    };
     shell_writes(&case.command, &place)
 }
 

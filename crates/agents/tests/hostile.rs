@@ -20,6 +20,7 @@ fn shell(command: &str) -> Writes {
             home: Some(Path::new("/home/ann")),
             entry: &entry,
             names: &|_: &Path| Vec::new(),
+            text: &|_: &Path| None,
         },
     )
 }
@@ -341,7 +342,7 @@ proptest! {
         let mut bytes = CLAUDE.as_bytes().to_vec();
         bytes[at] = byte;
         if let Ok(input) = HookInput::read(&bytes, &marks()) {
-            let place = Place { cwd: Path::new("/repo"), home: None, entry: &|_: &Path| None, names: &|_: &Path| Vec::new() };
+            let place = Place { cwd: Path::new("/repo"), home: None, entry: &|_: &Path| None, names: &|_: &Path| Vec::new(), text: &|_: &Path| None };
             input.tool.iter().for_each(|tool| drop(writes(tool, &place)));
         }
     }

@@ -121,7 +121,13 @@ fn marks(name: &str) -> Marks {
 
 fn written(input: &HookInput) -> Option<Writes> {
     let cwd = input.cwd.clone().unwrap_or_else(|| "/work/repo".into());
-    let place = Place { cwd: &cwd, home: None, entry: &|_: &Path| None, names: &|_: &Path| Vec::new() };
+    let place = Place {
+        cwd: &cwd,
+        home: None,
+        entry: &|_: &Path| None,
+        names: &|_: &Path| Vec::new(),
+        text: &|_: &Path| None,
+    };
     input.tool.as_ref().map(|tool| writes(tool, &place))
 }
 

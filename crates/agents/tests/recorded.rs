@@ -47,6 +47,7 @@ fn edits(inputs: &[HookInput]) -> BTreeMap<String, BTreeSet<PathBuf>> {
             home: None,
             entry: &is_folder,
             names: &|_: &Path| Vec::new(),
+            text: &|_: &Path| None,
         };
         let found = writes(input.tool.as_ref().unwrap(), &place);
         let files = found.paths.into_iter().map(|target| match target {

@@ -99,7 +99,7 @@ proptest! {
             fs::create_dir_all(root.join(path)).unwrap();
         }
         let entry = |path: &Path| if path.is_dir() { Some(Entry::Folder) } else { path.exists().then_some(Entry::File) };
-        let writes = shell_writes(&script, &Place { cwd: &root, home: None, entry: &entry, names: &|_: &Path| Vec::new() });
+        let writes = shell_writes(&script, &Place { cwd: &root, home: None, entry: &entry, names: &|_: &Path| Vec::new(), text: &|_: &Path| None });
         prop_assert!(writes.unknown.is_empty(), "{:?} of\n{}", writes.unknown, script);
         let mut announced = BTreeSet::new();
         for target in &writes.paths {

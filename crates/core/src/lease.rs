@@ -18,6 +18,7 @@ mod ending;
 mod hand_over;
 mod outcome;
 mod permission;
+mod reassert;
 mod resume;
 mod strength;
 
@@ -29,13 +30,17 @@ use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Priority, Rank, Ticket};
 use crate::resource::Target;
 use crate::time::{Moment, Ttl};
-use crate::waiting::{Asker, blockers, hand_off, settle};
+use crate::waiting::{Asker, blockers, excludes, hand_off, settle};
 pub use agents::{AgentAnswer, AgentCall, Denial, agent_call, end_session, hand_up, rest};
 pub use attribute::{Attributed, attribute};
-pub use ending::{clean_up, end, evict, release, remove_ticket, revoke, withdraw};
+pub use ending::{
+    acknowledge, clean_up, end, evict, evict_unless_acknowledged, is_acknowledged, release, remove_ticket,
+    revoke, withdraw,
+};
 pub use hand_over::{HandOver, HandedOver, hand_over};
 pub use outcome::{Grant, NotCurrent, Outcome, Waiting};
 pub use permission::{Caller, permit, permit_renewal};
+pub use reassert::{release_forgotten, wait_again};
 pub use resume::{Resumer, find_tickets, resume};
 pub use strength::{downgrade, upgrade};
 
@@ -224,8 +229,7 @@ pub fn renew<E>(
     };
     let ttl = ttl.or(lease.claim.ttl);
     let claim = Arc::new(Claim { ttl, ..Claim::clone(&lease.claim) });
-    // The holder keeps its own session, and expects the heartbeat that it wrote.
-    let heartbeat_at = if claim.session().is_some() { lease.heartbeat_at } else { overlay.now() };
+    let heartbeat_at = lease.touched_at(overlay.now());
     let renewed = Lease { claim, heartbeat_at, pickup_by: None, ..lease };
     overlay.put_lease(Some(lease), renewed.clone());
     settle(overlay, None)?;
@@ -234,14 +238,20 @@ pub fn renew<E>(
 
 /// Renews the session of a lease, on a store that several machines share. `written` are the heartbeats
 /// that the holder may have written last. A copy of the holder on a cloned machine writes others: one of the two finds them,
-/// and loses the lease.
+/// and loses the lease. The token does not matter: an upgrade gives the lease a new one.
+///
+/// If the store has forgotten the lease, or what became of it, its holder says again that it holds it, if it is certain (`is_held`).
 pub fn keep_session<E>(
     overlay: &mut Overlay<'_, E>,
-    id: LeaseId,
-    token: Token,
+    known: &Lease,
     written: &[Moment],
+    is_held: bool,
 ) -> Result<Result<Lease, NotCurrent>, E> {
-    let lease = match current(overlay, id, Some(token))? {
+    let id = known.id;
+    if is_held && let Some(since) = reassert::is_forgotten(overlay, known, written)? {
+        return reassert::reassert(overlay, known, since);
+    }
+    let lease = match current(overlay, id, None)? {
         Ok(lease) if lease.revoked => return Ok(Err(NotCurrent::Revoked(id))),
         Ok(lease) if !written.contains(&lease.heartbeat_at) => return Ok(Err(NotCurrent::SessionTaken(id))),
         Ok(lease) => lease,
@@ -280,8 +290,33 @@ fn new_lease(id: LeaseId, token: Token, claim: Arc<Claim>, now: Moment) -> Lease
     Lease { id, token, claim, acquired_at, heartbeat_at, pickup_by: None, revoked: false }
 }
 
-/// A lease of the same owner that is enough for the whole claim.
+/// A lease of the same owner that is enough for the whole claim. None while a sub-agent of the owner holds some of it: the owner
+/// waits for its own sub-agent.
 fn lease_to_join<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<Option<Lease>, E> {
+    match lease_of_owner(overlay, claim)? {
+        Some(lease) if !is_held_below(overlay, claim)? => Ok(Some(lease)),
+        Some(_) | None => Ok(None),
+    }
+}
+
+/// Whether a sub-agent of the claim's owner holds some of it.
+fn is_held_below<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<bool, E> {
+    for resource in claim.resources.iter().filter(|_| claim.agent.is_some()) {
+        for lease in overlay.leases(&resource.target.key_range())? {
+            let is_in_the_way = lease.claim.agent.is_some()
+                && claim.owner.is_above(&lease.claim.owner)
+                && !lease.claim.is_apart_from(claim)
+                && excludes(resource, &lease.claim);
+            if is_in_the_way && !overlay.judge_lease(&lease).is_free() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// A lease of the same owner that covers the whole claim.
+fn lease_of_owner<E>(overlay: &mut Overlay<'_, E>, claim: &Claim) -> Result<Option<Lease>, E> {
     let Some(first) = claim.resources.first() else { return Ok(None) };
     for lease in overlay.leases(&first.target.key_range())? {
         // A lease that holds in one work tree is not enough for another one.

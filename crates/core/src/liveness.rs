@@ -178,6 +178,8 @@ pub struct Dates {
     pub pickup_by: Option<Moment>,
     /// How long the claim lasts from its last sign of life where nothing of its holder can be observed.
     pub session: Option<Ttl>,
+    /// Since when the store remembers. It may have forgotten later signs of life.
+    pub remembered_since: Option<Moment>,
 }
 
 impl Dates {
@@ -188,7 +190,8 @@ impl Dates {
 
     /// When the session of its holder ends, unless the holder renews it.
     pub fn session_ends_at(&self) -> Option<Moment> {
-        self.session.map(|session| self.heartbeat_at.after(session.get()))
+        let last = self.remembered_since.map_or(self.heartbeat_at, |since| since.max(self.heartbeat_at));
+        self.session.map(|session| last.after(session.get()))
     }
 }
 

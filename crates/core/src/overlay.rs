@@ -10,7 +10,7 @@ use crate::liveness::{LivenessProbe, LockState, Observation, ProcessState, Proof
 use crate::record::{Lease, Ticket};
 use crate::records::{Change, Effect, Reaped, Records, Scan};
 use crate::resource::{Key, KeyRange, Target};
-use crate::time::Moment;
+use crate::time::{Moment, Ttl};
 
 /// The records of a store with the changes of one decision on top. `E` is how a read can fail.
 pub struct Overlay<'r, E> {
@@ -91,6 +91,18 @@ impl<'r, E> Overlay<'r, E> {
         self.now
     }
 
+    /// Since when the store has forgotten nothing. None: it never forgets.
+    pub fn remembers_since(&self) -> Option<Moment> {
+        self.records.remembers_since()
+    }
+
+    /// Until when nothing is granted to a claimant with this session, because the store may have forgotten leases: their holders
+    /// say again what they hold. None if it remembers everything.
+    pub fn silent_until(&self, session: Option<Ttl>) -> Option<Moment> {
+        let end = self.records.remembers_since()?.after(session?.get());
+        (self.now <= end).then_some(end)
+    }
+
     /// The next number of the store.
     pub fn next_number(&mut self) -> Result<u64, E> {
         self.records.next_number()
@@ -163,7 +175,7 @@ impl<'r, E> Overlay<'r, E> {
     /// Judges whether a lease is still held.
     pub fn judge_lease(&mut self, lease: &Lease) -> Verdict {
         let observation = self.observe(&lease.claim.proof);
-        lease.verdict(observation, self.now)
+        lease.verdict(observation, self.now, self.records.remembers_since())
     }
 
     /// Judges whether somebody still waits on a ticket.
@@ -174,7 +186,7 @@ impl<'r, E> Overlay<'r, E> {
         } else {
             self.observe(&ticket.claim.proof)
         };
-        ticket.verdict(observation, self.now)
+        ticket.verdict(observation, self.now, self.records.remembers_since())
     }
 
     /// Whether the process that slept on a waker is gone. False if that is not known.

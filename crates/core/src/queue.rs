@@ -186,6 +186,14 @@ mod tests {
     }
 
     #[test]
+    fn each_reason_to_stop_is_found_by_its_code() {
+        for stop in Stop::ALL {
+            assert_eq!(Stop::of_code(stop.as_str()), Some(stop));
+        }
+        assert_eq!(Stop::of_code("NO_SUCH_CODE"), None);
+    }
+
+    #[test]
     fn the_first_ready_request_is_next_and_the_others_have_a_reason() {
         let selection = select([
             candidate("done", RequestStatus::Done),

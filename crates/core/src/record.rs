@@ -129,14 +129,25 @@ impl Lease {
         self.dates().expires_at()
     }
 
-    /// Whether it is still held, given what was observed of its holder.
-    pub fn verdict(&self, observation: Observation, now: Moment) -> Verdict {
-        judge(self.claim.contract, &self.dates(), observation, now)
+    /// Whether it is still held, given what was observed of its holder, and since when the store remembers.
+    pub fn verdict(
+        &self,
+        observation: Observation,
+        now: Moment,
+        remembered_since: Option<Moment>,
+    ) -> Verdict {
+        judge(self.claim.contract, &Dates { remembered_since, ..self.dates() }, observation, now)
     }
 
     /// Whether it was waited for, or upgraded since. Only then do its id and its token differ.
     pub fn was_waited_for(&self) -> bool {
         self.id.0 != self.token.0
+    }
+
+    /// Its heartbeat after somebody renewed or changed it at `now`. Its holder alone keeps a session, and expects the heartbeat that
+    /// it wrote.
+    pub fn touched_at(&self, now: Moment) -> Moment {
+        if self.claim.session().is_some() { self.heartbeat_at } else { now }
     }
 
     /// The keys under which a store finds it.
@@ -160,7 +171,13 @@ impl Lease {
 
     fn dates(&self) -> Dates {
         let session = self.claim.session();
-        Dates { heartbeat_at: self.heartbeat_at, ttl: self.claim.ttl, pickup_by: self.pickup_by, session }
+        Dates {
+            heartbeat_at: self.heartbeat_at,
+            ttl: self.claim.ttl,
+            pickup_by: self.pickup_by,
+            session,
+            remembered_since: None,
+        }
     }
 }
 
@@ -250,10 +267,16 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Whether somebody still waits on it, given what was observed of its waiter.
-    pub fn verdict(&self, observation: Observation, now: Moment) -> Verdict {
+    /// Whether somebody still waits on it, given what was observed of its waiter, and since when the store remembers.
+    pub fn verdict(
+        &self,
+        observation: Observation,
+        now: Moment,
+        remembered_since: Option<Moment>,
+    ) -> Verdict {
         let ttl = if self.is_resident() { None } else { Some(self.stays) };
-        let dates = Dates { heartbeat_at: self.seen_at, ttl, pickup_by: None, session: self.session() };
+        let (heartbeat_at, session) = (self.seen_at, self.session());
+        let dates = Dates { heartbeat_at, ttl, pickup_by: None, session, remembered_since };
         judge(Contract::Lease, &dates, observation, now)
     }
 

@@ -16,6 +16,11 @@ pub trait Records<E> {
     /// The moment on the store's clock. It is the same for the whole decision.
     fn now(&self) -> Moment;
 
+    /// Since when the store has forgotten nothing, as far as it knows. None: it never forgets.
+    fn remembers_since(&self) -> Option<Moment> {
+        None
+    }
+
     /// The next number of the store: larger than every number before, and never given again.
     fn next_number(&mut self) -> Result<u64, E>;
 

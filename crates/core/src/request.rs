@@ -33,6 +33,8 @@ pub struct Request {
     pub paths: Vec<Pattern>,
     /// Whether its locks are shared.
     pub shared: bool,
+    /// Labels of workers: only a worker that has all of them executes it.
+    pub needs: Vec<Name>,
     /// Its priority.
     pub priority: Priority,
     /// The requests that have to be done before.
@@ -63,6 +65,7 @@ impl Request {
             locks: Vec::new(),
             paths: Vec::new(),
             shared: false,
+            needs: Vec::new(),
             priority: Priority::default(),
             after: Vec::new(),
             queue_timeout: None,
@@ -98,16 +101,27 @@ impl Request {
         self.origin.as_deref().filter(|origin| origin.starts_with("stage:"))
     }
 
-    /// Returns the lease and the lock file that it needs, as a text. Two requests with the same text need the same. Empty
-    /// if it needs none.
+    /// Says whether any worker can execute it at once: it needs no lease, no lock file and no labels.
+    pub fn is_plain(&self) -> bool {
+        !self.needs_lease() && self.task().is_none() && self.needs.is_empty()
+    }
+
+    /// Returns the labels that it needs and a worker with these labels does not have.
+    pub fn missing_labels<'r>(&'r self, labels: &[Name]) -> Vec<&'r Name> {
+        self.needs.iter().filter(|needed| !labels.contains(needed)).collect()
+    }
+
+    /// Returns the lease, the lock file and the labels that it needs, as a text. Two requests with the same text need the same.
+    /// Empty if it needs none.
     pub fn lease_key(&self) -> String {
-        if !self.needs_lease() && self.task().is_none() {
+        if self.is_plain() {
             return String::new();
         }
         let names = self.locks.iter().map(|name| format!("n{name}"));
         let paths = self.paths.iter().map(|path| format!("p{path}"));
         let task = self.task().map(|task| format!("t{task}"));
-        let mut all: Vec<String> = names.chain(paths).chain(task).collect();
+        let labels = self.needs.iter().map(|label| format!("l{label}"));
+        let mut all: Vec<String> = names.chain(paths).chain(task).chain(labels).collect();
         all.sort();
         all.dedup();
         format!("{}\n{}", if self.shared { "shared" } else { "exclusive" }, all.join("\n"))

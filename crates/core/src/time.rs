@@ -94,9 +94,43 @@ impl SpanError {
 
 /// Parses `300`, `300s`, `5m`, `24h`, `7d` or `250ms`. A fraction such as `0.5` is allowed.
 pub fn parse_span(text: &str) -> Result<Duration, SpanError> {
+    let parts: Vec<&str> = parts(text).collect();
+    let [one] = parts[..] else {
+        if parts.iter().any(|part| part.ends_with(|c: char| c.is_ascii_digit() || c == '.')) {
+            return Err(SpanError::Malformed(text.to_owned()));
+        }
+        // The largest unit comes first: `1m30s`, not `30s1m`.
+        let spans = parts.iter().map(|part| parse_part(part, text)).collect::<Result<Vec<_>, _>>()?;
+        let is_falling = spans.is_sorted_by(|(_, one), (_, next)| one > next);
+        let sum = spans.iter().try_fold(Duration::ZERO, |sum, (span, _)| sum.checked_add(*span));
+        let sum = sum.filter(|sum| i64::try_from(sum.as_micros()).is_ok());
+        return if is_falling && !spans.is_empty() {
+            sum.ok_or_else(|| SpanError::TooLong(text.to_owned()))
+        } else {
+            Err(SpanError::Malformed(text.to_owned()))
+        };
+    };
+    parse_part(one, text).map(|(span, _)| span)
+}
+
+/// The parts of a duration, each with its unit: `1h`, `30m`.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+        let unit = rest.find(|c: char| !is_digit(c)).unwrap_or(rest.len());
+        let end = rest[unit..].find(is_digit).map_or(rest.len(), |length| unit + length);
+        let (part, after) = rest.split_at(end);
+        rest = after;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+/// One part of the duration `text`: its length, and that of its unit in milliseconds.
+fn parse_part(part: &str, text: &str) -> Result<(Duration, u64), SpanError> {
     let malformed = || SpanError::Malformed(text.to_owned());
-    let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (digits, unit) = text.split_at(digits_end);
+    let digits_end = part.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(part.len());
+    let (digits, unit) = part.split_at(digits_end);
     let milliseconds_a_unit: u64 = match unit {
         "ms" => 1,
         "" | "s" => 1_000,
@@ -117,7 +151,7 @@ pub fn parse_span(text: &str) -> Result<Duration, SpanError> {
     let nanos_of_fraction = nanos_fraction.saturating_mul(milliseconds_a_unit) / 1_000;
     let milliseconds = whole.checked_mul(milliseconds_a_unit).ok_or_else(too_long)?;
     let span = Duration::from_millis(milliseconds) + Duration::from_nanos(nanos_of_fraction);
-    if i64::try_from(span.as_micros()).is_err() { Err(too_long()) } else { Ok(span) }
+    if i64::try_from(span.as_micros()).is_err() { Err(too_long()) } else { Ok((span, milliseconds_a_unit)) }
 }
 
 /// Formats a duration for people: `250ms`, `12s`, `3m 12s`, `2h 5m`, `3d 4h`.
@@ -146,11 +180,16 @@ mod tests {
         }
         assert_eq!(parse_span("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_span("1.5h"), Ok(Duration::from_secs(5_400)));
+        assert_eq!(parse_span("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_span("1d2h3m4s5ms"), Ok(Duration::from_millis(93_784_005)));
     }
 
     #[test]
     fn a_text_that_is_no_span_is_refused() {
-        for text in ["", "-1", "NaN", "inf", "1e9", "5 m", "m", ".", "1.", "1.2.3", "5x", "+3", "٣"] {
+        for text in [
+            "", "-1", "NaN", "inf", "1e9", "5 m", "m", ".", "1.", "1.2.3", "5x", "+3", "٣", "30s1m", "1m1m",
+            "1m30", "1m s",
+        ] {
             assert!(matches!(parse_span(text), Err(SpanError::Malformed(_))), "{text}");
         }
         for text in ["99999999999999999999", "18446744073709551615d", "9300000000000000"] {

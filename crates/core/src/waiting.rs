@@ -18,6 +18,7 @@ use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Rank, Ticket};
 use crate::records::Scan;
 use crate::resource::{KeyRange, Mode, Resource, Target};
+use crate::time::Moment;
 pub use crate::watching::{Watched, wake_affected, watch_list};
 
 /// A lease or ticket that blocks, and what both claims want.
@@ -40,6 +41,8 @@ pub struct Blocker {
     pub tickets: Vec<Obstacle<Ticket>>,
     /// How many of these owners have to leave before there is room.
     pub excess: usize,
+    /// Until when nobody gets it, because the store may have forgotten who holds it.
+    pub silent_until: Option<Moment>,
 }
 
 impl Blocker {
@@ -65,7 +68,7 @@ impl Blocker {
                 excludes(resource, &found.record.claim) && !found.record.claim.is_apart_from(asker)
             });
         }
-        let mut blocker = Self { resource: resource.clone(), leases, tickets, excess: 0 };
+        let mut blocker = Self { resource: resource.clone(), leases, tickets, excess: 0, silent_until: None };
         let capacities = blocker.capacities(|_| false);
         while !has_room(resource, &capacities[blocker.excess..]) {
             blocker.excess += 1;
@@ -143,7 +146,33 @@ pub fn blockers<E>(overlay: &mut Overlay<'_, E>, asker: Asker<'_>) -> Result<Vec
         let tickets = tickets_ahead(overlay, asker, resource, &mut asker_holds)?;
         blockers.extend(Blocker::new(asker.claim, resource, leases, tickets));
     }
+    if let (true, Some(resource)) = (blockers.is_empty(), asker.claim.resources.first()) {
+        blockers.extend(silence(overlay, asker.claim, resource));
+    }
     Ok(blockers)
+}
+
+/// Nothing is granted while holders say again what they hold.
+fn silence<E>(overlay: &Overlay<'_, E>, asker: &Claim, resource: &Resource) -> Option<Blocker> {
+    let silent_until = Some(overlay.silent_until(asker.proof.origin.session)?);
+    let (leases, tickets) = (Vec::new(), Vec::new());
+    Some(Blocker { resource: resource.clone(), leases, tickets, excess: 0, silent_until })
+}
+
+/// Whether a claim can hold beside all leases of other owners that were heard of since `since`.
+pub(crate) fn has_room_beside<E>(
+    overlay: &mut Overlay<'_, E>,
+    claim: &Claim,
+    since: Moment,
+) -> Result<bool, E> {
+    for resource in &claim.resources {
+        let mut leases = live_leases_on(overlay, resource, &claim.owner)?;
+        leases.retain(|found| found.record.heartbeat_at >= since);
+        if Blocker::new(claim, resource, leases, Vec::new()).is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The live leases of other owners that overlap a resource. Reaps the dead ones.
@@ -351,7 +380,7 @@ fn grant<E>(overlay: &mut Overlay<'_, E>, ticket: Ticket) -> Result<(), E> {
             if let Some(lease) = lease.filter(|lease| lease.claim.resources != ticket.claim.resources) {
                 let claim = lease.claim.with_resources(ticket.claim.resources.clone());
                 let token = overlay.next_token()?;
-                let stronger = Lease { token, claim, heartbeat_at: now, ..lease };
+                let stronger = Lease { token, claim, heartbeat_at: lease.touched_at(now), ..lease };
                 overlay.put_lease(Some(lease), stronger);
             }
         }

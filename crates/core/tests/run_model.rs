@@ -135,6 +135,9 @@ impl Model {
             Step::GiveUpAttempt if self.status == Status::Running && !self.executed => {
                 self.ended(Status::Failed, self.reason.or(Some(Reason::Lost)))
             }
+            Step::GiveUpAttempt if self.status == Status::Queued => {
+                self.ended(Status::Canceled, Some(Reason::UserCanceled))
+            }
             Step::GiveUpAttempt => None,
             Step::Help => self.status.is_active().then(|| Self { help: true, ..self.clone() }),
             Step::Finish { behind, outcome } => {

@@ -150,3 +150,27 @@ fn each_transition_records_who_did_what() {
     let returned = finished(&claimed.run, AttemptOutcome::NotBegun);
     assert_eq!(returned.event.message.as_deref(), Some("worker w died before the command began"));
 }
+
+#[test]
+fn an_open_run_on_another_clock_is_as_old_as_before_and_one_that_has_ended_is_the_same() {
+    let (here, there) = (Moment::from_micros(7_000_000), Moment::from_micros(-93_000_000));
+    let waiting = failed(&running()).run;
+    for run in [queued(), running(), waiting] {
+        let moved = run.on_clock(here, there);
+        let age = |run: &Run, now: Moment| {
+            let moments = [
+                Some(run.queued_at.moment),
+                run.started_at().map(|at| at.moment),
+                run.give_up_at(),
+                run.retry_at(),
+                run.times_out_at(),
+            ];
+            moments.map(|at| at.map(|at| at.as_micros() - now.as_micros()))
+        };
+        assert_eq!(age(&moved, there), age(&run, here));
+        assert_eq!(moved.on_clock(there, here), run);
+        assert_eq!(moved.queued_at.unix_micros, run.queued_at.unix_micros);
+    }
+    let ended = finished(&running(), AttemptOutcome::Ended(Ending::Exited(0))).run;
+    assert_eq!(ended.on_clock(here, there), ended);
+}

@@ -37,7 +37,7 @@ impl Engine {
         self.decide(|overlay| lease::hand_over(overlay, request)).map(|(handed, _)| handed)
     }
 
-    /// A turn has ended: lets go of `done`, and keeps the other claims of the agent for `ttl`.
+    /// A turn has ended: releases `done`, and keeps the other claims of the agent for `ttl`.
     pub fn rest(&self, owner: &Owner, done: &[Lease], ttl: Ttl) -> Result<(), StoreError> {
         self.decide(|overlay| lease::rest(overlay, owner, done, ttl)).map(|((), _)| ())
     }

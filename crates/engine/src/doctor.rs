@@ -34,6 +34,7 @@ use crate::location::Location;
 use crate::messages::{Language, Phrases};
 use crate::queue::FailedCheck;
 use crate::runs::{RunError, Runs};
+pub(crate) use alerts::sentences as alert_sentences;
 pub use alerts::{count_leases, waits_and_orphans};
 pub use document::{CheckView, DiagnosisView, Environment, RecoveredView, SummaryView};
 use finding::Finding;

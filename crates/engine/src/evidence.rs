@@ -8,6 +8,8 @@ use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::{Moment, format_span};
 use lockkeeper_store::StoreError;
 
+use lockkeeper_platform::process;
+
 use crate::{Engine, HolderEntry, WaiterEntry};
 
 /// Why a name or path is held, or free.
@@ -78,8 +80,10 @@ impl Engine {
             let witness = lease.claim.targets().find_map(|held| held.meets(target))?;
             let observation = self.probe.observe(&lease.claim.proof);
             let shares_pids = self.probe.shares_pids_with(&lease.claim.proof.origin);
-            let steps = steps(lease, observation, holder.verdict, shares_pids, now);
-            let mut advice = advice(lease, holder.verdict, shares_pids, is_waited_for);
+            let process = lease.claim.proof.process().filter(|_| shares_pids);
+            let can_stop = shares_pids && process.and_then(process::foreign_user).is_none();
+            let steps = steps(lease, observation, holder.verdict, (shares_pids, can_stop), now);
+            let mut advice = advice(lease, holder.verdict, can_stop, is_waited_for);
             if is_read_only {
                 advice.push_str("; the state folder is read-only here, so do it elsewhere");
             }
@@ -90,12 +94,13 @@ impl Engine {
     }
 }
 
-/// The checks of one lease. `shares_pids` says whether the pids of its holder are valid here.
+/// The checks of one lease. `shares_pids` says whether the pids of its holder are valid here, `can_stop` whether this process may
+/// end it.
 fn steps(
     lease: &Lease,
     observation: Observation,
     verdict: Verdict,
-    shares_pids: bool,
+    (shares_pids, can_stop): (bool, bool),
     now: Moment,
 ) -> Vec<Step> {
     let step = |question, seen: String, means: &str| Step { question, seen, means: means.to_owned() };
@@ -140,7 +145,7 @@ fn steps(
         Verdict::Unknown => "held: nothing proves that its holder died",
         Verdict::Dead(_) => "free: its holder died; the next in line gets it at once",
         Verdict::Expired => "free: its TTL has ended; the next in line gets it at once",
-        Verdict::Overdue if shares_pids => {
+        Verdict::Overdue if can_stop => {
             "held: its TTL has ended; a waiter stops its processes first, then gets it"
         }
         Verdict::Overdue => "held: its TTL has ended, but nobody here can stop its processes",
@@ -219,7 +224,7 @@ pub fn verdict_word(verdict: Verdict) -> &'static str {
     }
 }
 
-fn advice(lease: &Lease, verdict: Verdict, shares_pids: bool, is_waited_for: bool) -> String {
+fn advice(lease: &Lease, verdict: Verdict, can_stop: bool, is_waited_for: bool) -> String {
     let id = lease.id;
     match verdict {
         Verdict::Dead(_) | Verdict::Expired if is_waited_for => {
@@ -244,9 +249,9 @@ fn advice(lease: &Lease, verdict: Verdict, shares_pids: bool, is_waited_for: boo
                 "it never ends by itself: if you know that its holder has ended, `lockkeeper locks break {id} --yes`"
             )
         }
-        Verdict::Overdue if shares_pids => "wait for it: a waiter stops its processes".to_owned(),
+        Verdict::Overdue if can_stop => "wait for it: a waiter stops its processes".to_owned(),
         Verdict::Overdue => format!(
-            "its processes belong to another pid namespace, and nobody here can stop them: wait there, or force it with \
+            "its processes belong to another user or another pid namespace, and nobody here can stop them: wait there, or force it with \
              `lockkeeper locks break {id} --yes`"
         ),
     }

@@ -1,19 +1,20 @@
 //! Executors of one store: all of them lock requests in the same format. Otherwise the programs of that format could start a
 //! request that an executor without it runs already.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use lockkeeper_platform::folder::{try_lock, try_lock_shared, unlock};
+use lockkeeper_platform::fs::open_private;
+use lockkeeper_store::StoreError;
 
 use crate::report::{Exit, Report};
 use crate::work::Settings;
 
-/// The pause before the others are looked at again.
+/// The pause before the locks of other executors are checked again.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// How executors lock requests.
@@ -46,7 +47,8 @@ impl ExecutorFormat {
         }
     }
 
-    /// How often the others are looked at. Two that begin at the same time see each other: the one gives up first.
+    /// How often the locks of other executors are checked. If two begin at the same time, each sees the other, and the one with fewer
+    /// checks gives up first.
     const fn looks(self) -> u32 {
         match self {
             Self::Native => 30,
@@ -54,9 +56,9 @@ impl ExecutorFormat {
         }
     }
 
-    fn open(self, state: &Path) -> io::Result<File> {
+    fn open(self, state: &Path) -> Result<File, StoreError> {
         let path = state.join(format!("executors.{}", self.as_str()));
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+        open_private(&path).map(File::from).map_err(|error| StoreError::io("open", &path, error))
     }
 }
 
@@ -68,10 +70,10 @@ pub struct Registration(#[expect(dead_code, reason = "its lock ends when it is c
 /// Registers an executor. Refused while executors with another format are at work.
 pub fn register(state: &Path, format: ExecutorFormat) -> Result<Registration, Report> {
     let failed = |error: io::Error| Report::machine(&error);
-    let own = format.open(state).map_err(failed)?;
-    let others = format.other().open(state).map_err(failed)?;
+    let own = format.open(state)?;
+    let others = format.other().open(state)?;
     for _ in 0..format.looks() {
-        // Who looks at our file now has it for a moment, and lets it go.
+        // A process that checks our file now locks it for a moment.
         if try_lock_shared(&own).map_err(failed)? && try_lock(&others).map_err(failed)? {
             unlock(&others);
             return Ok(Registration(own));

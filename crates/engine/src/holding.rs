@@ -1,7 +1,10 @@
 //! Supervision of a command under a lease: renews the lease while the command runs, and stops the command if the lease is lost.
 
 use std::io;
+use std::mem;
 use std::os::fd::BorrowedFd;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, Scope};
 use std::time::Duration;
 
 use lockkeeper_core::id::{HolderId, WakerId};
@@ -19,6 +22,9 @@ const SHORT: Duration = Duration::from_millis(20);
 
 /// How often the lease is checked where no waker reports its loss, or where the last check failed.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How often the supervisor looks whether the store has answered.
+const ANSWER_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How a command under a lease ended.
 #[derive(Debug)]
@@ -66,17 +72,72 @@ impl Engine {
             return Ok(Supervised { ending, loss: None });
         }
         let listener = self.loss_listener(lease);
-        let mut watch = Watch {
-            engine: self,
-            lease,
-            listener: listener.as_ref(),
-            grace,
-            renew_at: renew_at(lease, begun),
-            loss: None,
-        };
         let descriptors: Vec<_> = listener.iter().map(LossListener::as_fd).collect();
-        let ending = running.supervise(&descriptors, &mut |event| watch.on_event(event))?;
-        Ok(Supervised { ending, loss: watch.loss })
+        thread::scope(|scope| {
+            let mut watch = Watch {
+                engine: self,
+                lease,
+                listener: listener.as_ref(),
+                grace,
+                renew_at: renew_at(lease, begun),
+                checker: lease.claim.session().map(|_| Checker::start(scope, self, lease)),
+                loss: None,
+            };
+            let ending = running.supervise(&descriptors, &mut |event| watch.on_event(event))?;
+            Ok(Supervised { ending, loss: watch.loss })
+        })
+    }
+
+    /// Renews the lease, or only looks whether it is lost. Returns why it is lost.
+    fn check(&self, lease: &Lease, check: Check) -> Result<Option<NotCurrent>, StoreError> {
+        let renewed = match check {
+            Check::Look => Err(NotCurrent::Revoked(lease.id)),
+            Check::Renew => self.renew(lease.id, Some(lease.token), None)?,
+        };
+        match renewed {
+            Err(NotCurrent::Revoked(_)) => self.loss_to_obey(lease.id, lease.token),
+            renewed => Ok(renewed.err()),
+        }
+    }
+}
+
+/// What the store is asked while a command runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    Look,
+    Renew,
+}
+
+/// Asks a store on another machine in a thread of its own: a link that is cut without a word must not keep the supervisor from
+/// stopping the command before its session ends.
+struct Checker {
+    checks: Sender<Check>,
+    answers: Receiver<(Check, Result<Option<NotCurrent>, StoreError>)>,
+    is_asked: bool,
+    /// Whether something has changed since the open question was asked.
+    is_outdated: bool,
+}
+
+impl Checker {
+    fn start<'s, 'e: 's>(scope: &'s Scope<'s, 'e>, engine: &'e Engine, lease: &'e Lease) -> Self {
+        let ((checks, asked), (answer, answers)) = (channel(), channel());
+        scope.spawn(move || {
+            for check in asked {
+                // Nobody reads the answer if the command has ended meanwhile.
+                let _ = answer.send((check, engine.check(lease, check)));
+            }
+        });
+        Self { checks, answers, is_asked: false, is_outdated: false }
+    }
+
+    /// Asks, unless a question is open. Returns an answer that has come meanwhile.
+    fn ask(&mut self, check: Check) -> Option<(Check, Result<Option<NotCurrent>, StoreError>)> {
+        let answer = self.answers.try_recv().ok();
+        self.is_asked &= answer.is_none();
+        if !self.is_asked && (answer.is_none() || mem::take(&mut self.is_outdated)) {
+            self.is_asked = self.checks.send(check).is_ok();
+        }
+        answer
     }
 }
 
@@ -88,6 +149,7 @@ struct Watch<'w> {
     grace: Duration,
     /// When the lease has to be renewed, on the clock of this machine; none if it has no TTL.
     renew_at: Option<Moment>,
+    checker: Option<Checker>,
     loss: Option<NotCurrent>,
 }
 
@@ -95,36 +157,41 @@ impl Watch<'_> {
     fn on_event(&mut self, event: Event) -> Next {
         if let (Event::Ready(_), Some(listener)) = (event, self.listener) {
             listener.clear();
+            if let Some(checker) = &mut self.checker {
+                checker.is_outdated = checker.is_asked;
+            }
         }
         let now = clock::now();
         if let Some(loss) = self.engine.sessions.loss(self.lease.id, self.grace) {
             self.loss = Some(loss);
             return Next::Stop(self.grace);
         }
-        let checked = match self.renew_at {
-            Some(due) if due <= now => self.renew(now),
-            Some(_) | None => self.engine.loss(self.lease.id, self.lease.token),
+        let is_due = self.renew_at.is_some_and(|due| due <= now);
+        let check = if is_due { Check::Renew } else { Check::Look };
+        let answer = match &mut self.checker {
+            None => Some((check, self.engine.check(self.lease, check))),
+            Some(checker) => checker.ask(check),
         };
+        let Some((check, checked)) = answer else { return Next::WaitUntil(now.after(ANSWER_POLL_INTERVAL)) };
+        if check == Check::Renew && checked.is_ok() {
+            self.renew_at = renew_at(self.lease, now);
+        }
         match checked {
             Ok(Some(loss)) => {
                 self.loss = Some(loss);
                 Next::Stop(self.grace)
             }
             Ok(None) => {
+                let is_asked = self.checker.as_ref().is_some_and(|checker| checker.is_asked);
+                let answer_at = is_asked.then(|| now.after(ANSWER_POLL_INTERVAL));
                 let look_at = self.listener.is_none().then(|| now.after(LOOK_EVERY));
                 let session = self.engine.sessions.look_at(self.lease.id, self.grace);
-                let next = [self.renew_at, look_at, session].into_iter().flatten().min();
+                let next = [self.renew_at, answer_at, look_at, session].into_iter().flatten().min();
                 next.map_or(Next::Wait, Next::WaitUntil)
             }
             // The store may be back before the lease ends.
             Err(_) => Next::WaitUntil(now.after(LOOK_EVERY)),
         }
-    }
-
-    fn renew(&mut self, now: Moment) -> Result<Option<NotCurrent>, StoreError> {
-        let renewed = self.engine.renew(self.lease.id, Some(self.lease.token), None)?;
-        self.renew_at = renew_at(self.lease, now);
-        Ok(renewed.err())
     }
 }
 

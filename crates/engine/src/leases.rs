@@ -16,6 +16,11 @@ use lockkeeper_core::overlay::Overlay;
 use lockkeeper_platform::{clock, process};
 use lockkeeper_store::StoreError;
 
+/// A holder that lives confirms within this time that it stops its work.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(2);
+/// After its grace, a holder takes this long at most to kill its command.
+const STOPPED_WITHIN: Duration = Duration::from_secs(10);
+
 /// The outcome of an upgrade.
 pub type Upgrade = Result<Outcome, NotCurrent>;
 
@@ -45,18 +50,38 @@ impl Engine {
 
     /// Checks a ticket: returns its lease if it was granted, otherwise refreshes the ticket.
     pub fn check_ticket(&self, ticket: LeaseId, terms: Option<WaitTerms>) -> Result<Outcome, StoreError> {
+        match self.collect(ticket)? {
+            Some(grant) => Ok(Outcome::Granted(grant)),
+            None => self.deciding_outcome(|overlay| lease::check_ticket(overlay, ticket, terms)),
+        }
+    }
+
+    /// The same for the process that waits. It takes its place in line again if the store has forgotten it.
+    pub(crate) fn check_own_ticket(
+        &self,
+        ticket: &Ticket,
+        terms: Option<WaitTerms>,
+    ) -> Result<Outcome, StoreError> {
+        match self.collect(ticket.id)? {
+            Some(grant) => Ok(Outcome::Granted(grant)),
+            None => self.deciding_outcome(|overlay| lease::wait_again(overlay, ticket, terms)),
+        }
+    }
+
+    /// The lease of a ticket that was granted, if its waiter need not write anything to take it.
+    fn collect(&self, ticket: LeaseId) -> Result<Option<Grant>, StoreError> {
         // A lease without any time needs no change when its waiter takes it, so a read is enough.
         let looked_at = clock::now();
-        if let Some((age, lease)) = self.look(|overlay| {
+        let found = self.look(|overlay| {
             let lease = overlay.lease(ticket)?;
             let lease = lease.filter(|it| it.pickup_by.is_none() && it.claim.ttl.is_none() && !it.revoked);
             let now = overlay.now();
             Ok(lease.map(|lease| (now.since(lease.heartbeat_at), lease)))
-        })? {
+        })?;
+        Ok(found.map(|(age, lease)| {
             self.sessions.keep(&lease, looked_at.before(age));
-            return Ok(Outcome::Granted(Grant { lease, joined: false }));
-        }
-        self.deciding_outcome(|overlay| lease::check_ticket(overlay, ticket, terms))
+            Grant { lease, joined: false }
+        }))
     }
 
     /// Checks the ticket of an upgrade of `lease`.
@@ -66,7 +91,9 @@ impl Engine {
         lease: LeaseId,
         terms: Option<WaitTerms>,
     ) -> Result<Outcome, StoreError> {
-        self.deciding_outcome(|overlay| lease::check_upgrade(overlay, ticket, lease, terms))
+        let (outcome, _) = self.decide(|overlay| lease::check_upgrade(overlay, ticket, lease, terms))?;
+        self.note_upgrade(lease, &outcome);
+        Ok(outcome)
     }
 
     /// Decides about a lease of this process. If it is granted, its session is renewed from now on.
@@ -147,11 +174,19 @@ impl Engine {
         caller: impl Into<Caller>,
     ) -> Result<Result<Lease, NotCurrent>, StoreError> {
         let caller = caller.into();
-        let decided = self.decide(|overlay| match lease::permit(overlay, id, &caller)? {
-            Ok(()) => lease::release(overlay, id, caller.token),
-            Err(refusal) => Ok(Err(refusal)),
+        let known = self.sessions.forget(id);
+        let decided = self.decide(|overlay| {
+            // The store may have forgotten it. Nobody else got it since.
+            if let Some(known) = &known
+                && lease::release_forgotten(overlay, id, known.claim.session())?
+            {
+                return Ok(Ok(known.clone()));
+            }
+            match lease::permit(overlay, id, &caller)? {
+                Ok(()) => lease::release(overlay, id, caller.token),
+                Err(refusal) => Ok(Err(refusal)),
+            }
         });
-        self.sessions.forget(id);
         decided.map(|(released, _)| released)
     }
 
@@ -212,7 +247,18 @@ impl Engine {
             Ok(()) => lease::upgrade(overlay, id, caller.token, wait),
             Err(refusal) => Ok(Err(refusal)),
         });
-        decided.map(|(upgraded, _)| upgraded)
+        let (upgraded, _) = decided?;
+        if let Ok(outcome) = &upgraded {
+            self.note_upgrade(id, outcome);
+        }
+        Ok(upgraded)
+    }
+
+    /// The session of this process learns the new token now: if the store forgets the lease, it is said again as it is.
+    fn note_upgrade(&self, id: LeaseId, outcome: &Outcome) {
+        if let Outcome::Granted(_) = outcome {
+            self.sessions.check(id);
+        }
     }
 
     /// Makes a lease shared.
@@ -241,14 +287,25 @@ impl Engine {
 
     /// Why a lease is not held any more under this token; none if it is.
     pub fn loss(&self, id: LeaseId, token: Token) -> Result<Option<NotCurrent>, StoreError> {
-        Ok(match self.lease(id)? {
-            None => Some(NotCurrent::Unknown(id)),
+        let loss = match self.lease(id)? {
+            None => NotCurrent::Unknown(id),
             Some(lease) if lease.token != token => {
-                Some(NotCurrent::Token { id, given: token, current: lease.token })
+                let loss = NotCurrent::Token { id, given: token, current: lease.token };
+                if lease.token > token {
+                    return Ok(Some(loss));
+                }
+                loss
             }
-            Some(lease) if lease.revoked => Some(NotCurrent::Revoked(id)),
-            Some(_) => None,
-        })
+            Some(lease) if lease.revoked => return Ok(Some(NotCurrent::Revoked(id))),
+            Some(_) => return Ok(None),
+        };
+        // A store that several machines share may have forgotten the lease.
+        Ok(self.sessions.check(id).map_or(Some(loss), Result::err))
+    }
+
+    /// Why a command under this lease must not begin, or has to be stopped: its session is over, or would be before it is stopped.
+    pub fn session_loss(&self, id: LeaseId, grace: Duration) -> Option<NotCurrent> {
+        self.sessions.loss(id, grace)
     }
 
     /// The claim of a lease or ticket.
@@ -307,15 +364,28 @@ impl Engine {
         revoked.into_iter().map(|revoked| self.wait_or_evict(revoked, left())).collect()
     }
 
-    /// Waits until a holder that was told to let go has done so. Takes the lease away if it does not.
+    /// Like [`Engine::loss`], for a holder that stops its work and releases the lease afterwards: it confirms that to the process that
+    /// takes the lease away, which waits for it then.
+    pub(crate) fn loss_to_obey(&self, id: LeaseId, token: Token) -> Result<Option<NotCurrent>, StoreError> {
+        let loss = self.loss(id, token)?;
+        if matches!(loss, Some(NotCurrent::Revoked(_))) {
+            self.decide(|overlay| lease::acknowledge(overlay, id, token))?;
+        }
+        Ok(loss)
+    }
+
+    /// Waits until a holder that was told to let go has done so. Takes the lease away from one that does not even confirm that
+    /// it stops its work. One that has confirmed keeps the lease until its work has ended.
     pub fn wait_or_evict(
         &self,
         (lease, stays): (Lease, bool),
         grace: Duration,
     ) -> Result<Broken, StoreError> {
-        let by_force = stays && !self.wait_until_gone(&lease, grace)?;
-        if by_force {
-            self.decide(|overlay| lease::evict(overlay, lease.id))?;
+        // If another process revoked it before, that process may have got the confirmation. The lease then ends within the grace of its holder.
+        let grace = if lease.revoked { grace + STOPPED_WITHIN } else { grace.max(CONFIRMED_WITHIN) };
+        let mut by_force = false;
+        while stays && !by_force && !self.wait_until_gone(&lease, grace)? {
+            by_force = self.decide(|overlay| lease::evict_unless_acknowledged(overlay, &lease))?.0;
         }
         Ok(Broken { lease, by_force })
     }

@@ -29,6 +29,7 @@ mod leases;
 mod listing;
 pub mod location;
 pub mod messages;
+pub mod migrate;
 pub mod open;
 #[cfg(feature = "stages")]
 pub mod overview;
@@ -40,12 +41,13 @@ pub mod report;
 mod request_locks;
 mod resident;
 pub mod runs;
-mod session_guardian;
+pub mod session_guardian;
 mod sessions;
 pub mod shared_store;
 mod stage_names;
 #[cfg(feature = "stages")]
 pub mod stages;
+mod store_bench;
 pub mod under;
 pub mod views;
 mod waiting;
@@ -54,6 +56,7 @@ pub mod work;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockkeeper_core::overlay::Overlay;
 use lockkeeper_core::records::Reaped;
@@ -67,12 +70,13 @@ pub use owner_names::OwnerNames;
 pub use probe::MachineProbe;
 pub use request_locks::LockFileHolder;
 pub use resident::Resident;
+pub use store_bench::StoreBench;
 pub use waiting::{Progress, WaitOptions};
 
 pub use lockkeeper_store::StoreError;
 use lockkeeper_store::{Commit, LeaseStore};
 
-use sessions::Sessions;
+use sessions::LeaseSessions;
 use waker_pool::WakerPool;
 
 /// A store of leases, and the probe that tells which processes live.
@@ -80,17 +84,19 @@ pub struct Engine {
     store: Arc<dyn LeaseStore>,
     probe: Arc<MachineProbe>,
     wakers: WakerPool,
-    sessions: Sessions,
-    /// What tells a store that several machines share from every other one.
+    sessions: LeaseSessions,
+    /// Identifies the store, if several machines share it.
     shared_id: Option<String>,
+    /// How long a waiter keeps trying while the store cannot be reached.
+    outage: Duration,
 }
 
 impl Engine {
-    /// Puts the two together.
+    /// The use cases over this store, with this probe.
     pub fn new(store: Arc<dyn LeaseStore>, probe: MachineProbe) -> Self {
         let probe = Arc::new(probe);
-        let sessions = Sessions::new(Arc::clone(&store), Arc::clone(&probe));
-        Self { store, probe, wakers: WakerPool::default(), sessions, shared_id: None }
+        let sessions = LeaseSessions::new(Arc::clone(&store), Arc::clone(&probe));
+        Self { store, probe, wakers: WakerPool::default(), sessions, shared_id: None, outage: Duration::ZERO }
     }
 
     /// Whether several machines share the store.
@@ -98,7 +104,7 @@ impl Engine {
         self.shared_id.is_some()
     }
 
-    /// What tells the store from every other one: its folder, or the server and the project.
+    /// Identifies the store: its folder, or the server and the project.
     pub fn store_id(&self) -> PathBuf {
         self.shared_id.as_ref().map_or_else(|| self.probe.folder().to_owned(), PathBuf::from)
     }

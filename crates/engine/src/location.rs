@@ -25,7 +25,7 @@ pub struct Location {
     pub root: PathBuf,
     /// How the state folder was chosen.
     pub source: LocationSource,
-    /// Where leases are, if several machines share them. Everything else is in the state folder.
+    /// The store of leases and runs, if several machines share it. Everything else is in the state folder.
     pub shared: Option<SharedStore>,
 }
 
@@ -65,7 +65,7 @@ impl LocationInputs {
 
     /// Chooses the state folder.
     ///
-    /// Fails if there may be a repository whose git folder cannot be looked at: all its work trees share one store, and another
+    /// Fails if there may be a repository whose git folder cannot be read: all its work trees share one store, and another
     /// store would let a second holder in.
     pub fn locate(&self) -> Result<Location, LocationError> {
         if let Some(named) = &self.named {
@@ -95,7 +95,7 @@ impl LocationInputs {
         })
     }
 
-    /// The root that paths are relative to, also where the git folder cannot be looked at.
+    /// The root that paths are relative to, also where the git folder cannot be read.
     pub fn root(&self) -> PathBuf {
         match self.repository() {
             Ok(Some(git)) => git.root,
@@ -159,7 +159,7 @@ pub enum OutsideError {
 }
 
 impl Location {
-    /// What tells the store of leases from every other one.
+    /// Identifies the lease store.
     pub fn store_id(&self) -> PathBuf {
         self.shared.as_ref().map_or_else(|| self.state.clone(), |shared| shared.id().into())
     }

@@ -3,15 +3,23 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+#[cfg(feature = "postgres")]
+use std::sync::{Mutex, PoisonError, Weak};
 
 use lockkeeper_core::id::Owner;
 use lockkeeper_platform::{origin, random};
+#[cfg(feature = "etcd")]
+use lockkeeper_store::EtcdStore;
+#[cfg(feature = "redis")]
+use lockkeeper_store::RedisStore;
 #[cfg(feature = "postgres")]
-use lockkeeper_store::PostgresStore;
+use lockkeeper_store::{PostgresAddress, PostgresRunStore, PostgresStore, ServerCheck};
 use lockkeeper_store::{RunStore, SqliteRunStore, SqliteStore, StoreError};
 use thiserror::Error;
 
 use crate::location::Location;
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
+use crate::shared_store::Server;
 use crate::shared_store::SharedStore;
 use crate::{Engine, MachineProbe};
 
@@ -35,21 +43,112 @@ pub fn open_engine(folder: &Path) -> Result<Engine, OpenError> {
     Ok(Engine::new(Arc::new(store), probe))
 }
 
-/// Opens the engine over the leases of this location, and creates what is missing.
+/// Opens the engine over the leases of this location, and creates what is missing. Fails if the store was moved to another one.
 pub fn open_leases(location: &Location) -> Result<Engine, OpenError> {
     match &location.shared {
         Some(shared) => open_shared(shared),
-        None => open_engine(&location.state),
+        None => {
+            SqliteRunStore::refuse_moved(&location.state)?;
+            open_engine(&location.state)
+        }
     }
 }
 
 fn open_shared(shared: &SharedStore) -> Result<Engine, OpenError> {
     match shared.server {
-        #[cfg(feature = "postgres")]
-        crate::shared_store::Server::Postgres(ref address) => {
-            let store = PostgresStore::open(address.clone(), shared.project(), shared.connect_timeout)?;
+        #[cfg(feature = "etcd")]
+        Server::Etcd(ref address) => {
+            let store = EtcdStore::open(address.clone(), shared.project(), shared.connect_timeout)?;
             shared.engine(Arc::new(store))
         }
+        #[cfg(feature = "postgres")]
+        Server::Postgres(ref server) => {
+            let store = server.open(shared)?;
+            store.refuse_moved()?;
+            shared.engine(store)
+        }
+        #[cfg(feature = "redis")]
+        Server::Redis(ref address) => {
+            let store = RedisStore::open(address.clone(), shared.project(), shared.connect_timeout)?;
+            shared.engine(Arc::new(store))
+        }
+    }
+}
+
+/// Both stores of a location.
+pub(crate) type LeasesAndRuns = (Engine, Arc<dyn RunStore>);
+
+/// Opens leases and runs of a location for a move to or from another store, also if they were moved already. Creates what is
+/// missing. None if the server keeps no runs.
+pub(crate) fn open_to_move(location: &Location) -> Result<Option<LeasesAndRuns>, OpenError> {
+    let Some(shared) = &location.shared else {
+        return Ok(Some((open_engine(&location.state)?, open_runs_in(&location.state)?)));
+    };
+    match shared.server {
+        #[cfg(feature = "etcd")]
+        Server::Etcd(_) => Ok(None),
+        #[cfg(feature = "postgres")]
+        Server::Postgres(ref server) => {
+            let store = server.open(shared)?;
+            let runs = PostgresRunStore::beside(Arc::clone(&store))?;
+            Ok(Some((shared.engine(store)?, Arc::new(runs))))
+        }
+        #[cfg(feature = "redis")]
+        Server::Redis(_) => Ok(None),
+    }
+}
+
+/// The project on a PostgreSQL server, if it is open already: leases and runs of one process share their connections.
+#[cfg(feature = "postgres")]
+#[derive(Clone, Debug)]
+pub(crate) struct PostgresServer {
+    pub(crate) address: PostgresAddress,
+    open: Arc<Mutex<Weak<PostgresStore>>>,
+}
+
+#[cfg(feature = "postgres")]
+impl PostgresServer {
+    pub(crate) fn new(address: PostgresAddress) -> Self {
+        Self { address, open: Arc::default() }
+    }
+
+    fn open(&self, shared: &SharedStore) -> Result<Arc<PostgresStore>, StoreError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = open.upgrade() {
+            return Ok(store);
+        }
+        let store = PostgresStore::open(self.address.clone(), shared.project(), shared.connect_timeout)?;
+        let store = Arc::new(store);
+        *open = Arc::downgrade(&store);
+        Ok(store)
+    }
+}
+
+/// Makes the tables and the project where they are missing, and looks at the server. None if it is no PostgreSQL server.
+#[cfg(feature = "postgres")]
+pub fn check_shared(shared: &SharedStore) -> Result<Option<ServerCheck>, StoreError> {
+    match shared.server {
+        #[cfg(feature = "etcd")]
+        Server::Etcd(_) => Ok(None),
+        Server::Postgres(ref server) => {
+            let store = server.open(shared)?;
+            PostgresRunStore::beside(Arc::clone(&store))?;
+            store.check().map(Some)
+        }
+        #[cfg(feature = "redis")]
+        Server::Redis(_) => Ok(None),
+    }
+}
+
+/// Removes a project that nobody uses any more, with all its leases, requests and runs.
+pub fn remove_project(shared: &SharedStore) -> Result<(), StoreError> {
+    match shared.server {
+        #[cfg(feature = "etcd")]
+        Server::Etcd(_) => Ok(()),
+        #[cfg(feature = "postgres")]
+        Server::Postgres(ref server) => PostgresRunStore::beside(server.open(shared)?)?.remove_project(),
+        #[cfg(feature = "redis")]
+        Server::Redis(_) => Ok(()),
     }
 }
 
@@ -57,13 +156,37 @@ fn open_shared(shared: &SharedStore) -> Result<Engine, OpenError> {
 pub fn open_leases_to_read(location: &Location) -> Result<Option<Engine>, OpenError> {
     match &location.shared {
         Some(shared) => open_shared(shared).map(Some),
-        None if has_store(&location.state) => open_engine_to_read(&location.state).map(Some),
+        None if has_store(&location.state) => {
+            SqliteRunStore::refuse_moved(&location.state)?;
+            open_engine_to_read(&location.state).map(Some)
+        }
         None => Ok(None),
+    }
+}
+
+/// Opens the requests and runs of a store that several machines share, and makes the tables where they are missing.
+pub(crate) fn open_shared_runs(shared: &SharedStore) -> Result<Option<Arc<dyn RunStore>>, OpenError> {
+    match shared.server {
+        #[cfg(feature = "etcd")]
+        Server::Etcd(_) => Ok(None),
+        #[cfg(feature = "postgres")]
+        Server::Postgres(ref server) => {
+            let store = server.open(shared)?;
+            store.refuse_moved()?;
+            Ok(Some(Arc::new(PostgresRunStore::beside(store)?)))
+        }
+        #[cfg(feature = "redis")]
+        Server::Redis(_) => Ok(None),
     }
 }
 
 /// Opens the store of requests and runs in this folder, and creates the folder if it is missing.
 pub(crate) fn open_run_store(folder: &Path) -> Result<Arc<dyn RunStore>, OpenError> {
+    SqliteRunStore::refuse_moved(folder)?;
+    open_runs_in(folder)
+}
+
+fn open_runs_in(folder: &Path) -> Result<Arc<dyn RunStore>, OpenError> {
     let here = origin::origin().map_err(OpenError::Machine)?;
     Ok(Arc::new(SqliteRunStore::open(folder, &here.boot)?))
 }

@@ -71,7 +71,7 @@ pub struct AutoRunEnd {
     pub check: Option<FailedCheck>,
 }
 
-/// Examines the machine before each request. A check that fails keeps the queue from going on.
+/// Examines the machine before each request. A check that fails stops the queue.
 pub type Doctor<'d> = &'d mut dyn FnMut() -> Option<FailedCheck>;
 
 impl QueueRunner {
@@ -152,7 +152,9 @@ impl QueueRunner {
                     return Ok(Step { selection, run: Some(run) });
                 }
                 // Another worker has claimed it, or another owner holds what it needs. Try the next one.
-                ClaimResult::Held(_) | ClaimResult::Lost => locked.push(next.clone()),
+                ClaimResult::Held(_) | ClaimResult::FileHeld | ClaimResult::NotClaimable => {
+                    locked.push(next.clone());
+                }
             }
         }
     }
@@ -242,8 +244,8 @@ impl QueueRunner {
             }
             match self.worker.claim(id)? {
                 ClaimResult::Claimed(claimed) => self.worker.execute(*claimed)?,
-                ClaimResult::Held(_) => thread::sleep(CHECK_EVERY),
-                ClaimResult::Lost => {
+                ClaimResult::Held(_) | ClaimResult::FileHeld => thread::sleep(CHECK_EVERY),
+                ClaimResult::NotClaimable => {
                     let until = Instant::now() + CHECK_EVERY;
                     self.worker.runs().wait(id, Some(until), None)?;
                 }
@@ -285,7 +287,7 @@ pub fn stop(runs: &Runs, leases: &Engine) -> Result<bool, RunError> {
     Ok(running)
 }
 
-/// The auto-run that goes on, or why the last one stopped.
+/// The auto-run that is under way, or why the last one stopped.
 pub fn state(runs: &Runs, leases: &Engine) -> Result<(Option<AutoRun>, Option<QueueStop>), RunError> {
     let last = runs.auto_run()?;
     if is_running(leases)? {

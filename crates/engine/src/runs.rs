@@ -15,6 +15,7 @@ mod lookup;
 mod moves;
 pub mod new_request;
 pub mod output;
+pub(crate) mod portable;
 mod rescuing;
 mod stats;
 mod submit;
@@ -27,7 +28,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lockkeeper_core::id::{RequestId, RunId};
+use lockkeeper_core::id::{RequestId, RunId, WorkerId};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::transition::TransitionError;
 use lockkeeper_core::run::{Run, Stamp, Status};
@@ -44,21 +45,29 @@ pub use lockkeeper_core::run::admission::{Refusal, Submitted};
 pub use lockkeeper_store::runs::{AutoRun, RequestFilter, RunFilter, StoredEvent, StoredRequest};
 pub use lookup::{Blocked, Changes, RequestEntry, RunDetail, RunEntry, Totals};
 pub use moves::Canceled;
+pub(crate) use moves::EndedElsewhere;
 pub use stats::{Group, Spread, Stats};
 pub use submit::SubmitError;
 pub use wait::Subscription;
-pub use workers::WorkerEntry;
+pub use workers::{Host, WorkerEntry};
+pub(super) use workers::{is_gone, session_ends_at};
 
-use crate::open::{OpenError, has_run_store, open_run_store, open_run_store_to_read};
-use lockkeeper_platform::{clock, random};
+use crate::location::Location;
+use crate::open::{OpenError, has_run_store, open_run_store, open_run_store_to_read, open_shared_runs};
+use crate::shared_store::SharedStore;
+use lockkeeper_platform::{access, clock, random};
 use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::{RunRecords, RunStore};
 
-/// Requests and runs of one state folder.
+/// Requests and runs of one state folder, or of a store that several machines share.
 pub struct Runs {
     store: Arc<dyn RunStore>,
-    /// The state folder.
+    /// The state folder: the output of runs, and small files of workers.
     folder: PathBuf,
+    /// The folder with the kernel locks of workers and runs.
+    liveness: PathBuf,
+    /// The root of the project, on a store that several machines share: folders of requests are relative to it.
+    root: Option<PathBuf>,
 }
 
 /// Why a run was not changed.
@@ -67,7 +76,7 @@ pub enum RunError {
     /// There is no such run.
     #[error("there is no run `{0}`")]
     NoRun(String),
-    /// Several run ids end with this text.
+    /// Several run ids fit this text: it is the end of the id, or the beginning of its last part.
     #[error("`{text}` is the end of several runs: {one}, {other}")]
     Ambiguous {
         /// The text.
@@ -82,7 +91,7 @@ pub enum RunError {
     NoRequest(RequestId),
     /// The state of the run does not allow the change.
     #[error("run {run} is {current}")]
-    Lost {
+    Refused {
         /// Which run.
         run: RunId,
         /// Its status.
@@ -108,6 +117,9 @@ pub enum RunError {
         /// Those that are not done.
         unmet: Vec<RequestId>,
     },
+    /// Another process renews the session of this worker.
+    #[error("a copy of worker {0}, on a cloned machine, goes on with its runs")]
+    WorkerTaken(WorkerId),
     /// Nobody asked for an answer.
     #[error("request {request} is {status} and does not wait for an answer")]
     NotAsked {
@@ -147,7 +159,7 @@ impl RunError {
             Self::NoRun(_) => "`lockkeeper runs` lists them".to_owned(),
             Self::Ambiguous { .. } => "write more of its id".to_owned(),
             Self::NoRequest(_) => "`lockkeeper requests` lists them".to_owned(),
-            Self::Lost { run, .. } => format!("`lockkeeper run show {run}` tells what happened"),
+            Self::Refused { run, .. } => format!("`lockkeeper run show {run}` tells what happened"),
             Self::InProgress { run, .. } => format!("`lockkeeper run wait {run}` waits for its end"),
             Self::DependsNotDone { unmet, .. } => {
                 format!("run `{}` first, or confirm that this one starts without it", names(unmet))
@@ -157,6 +169,7 @@ impl RunError {
                     "`lockkeeper requests` shows which do; `lockkeeper run again {request}` starts it once more"
                 )
             }
+            Self::WorkerTaken(_) => "start the worker again: it gets an id of its own".to_owned(),
             Self::BadAnswer => "write a longer one to a file, and answer with its name".to_owned(),
             Self::Store(error) => error.hint(),
             Self::Machine(_) => "check that /proc is mounted".to_owned(),
@@ -167,7 +180,57 @@ impl RunError {
 impl Runs {
     /// Opens the store in this state folder, and creates both if they are missing.
     pub fn open(folder: &Path) -> Result<Self, RunError> {
-        Ok(Self { store: open_run_store(folder)?, folder: folder.to_owned() })
+        let (store, folder) = (open_run_store(folder)?, folder.to_owned());
+        Ok(Self { store, liveness: folder.clone(), folder, root: None })
+    }
+
+    /// Opens the requests and runs of this location, and creates what is missing.
+    pub fn at(location: &Location) -> Result<Self, RunError> {
+        match &location.shared {
+            Some(shared) => {
+                let made = access::make_state_folder(&location.state);
+                made.map_err(|source| StoreError::io("make", &location.state, source))?;
+                match open_shared_runs(shared)? {
+                    Some(store) => Self::shared(store, location),
+                    None => Self::local(open_run_store(&location.state)?, location),
+                }
+            }
+            None => Self::open(&location.state),
+        }
+    }
+
+    /// Opens the requests and runs of this location to read them; none if there is no store yet. Works without a state folder
+    /// where several machines share the store.
+    pub fn existing_at(location: &Location) -> Result<Option<Self>, RunError> {
+        match &location.shared {
+            Some(shared) => match open_shared_runs(shared)? {
+                Some(store) => Self::shared(store, location).map(Some),
+                None if has_run_store(&location.state) => {
+                    Self::local(open_run_store_to_read(&location.state)?, location).map(Some)
+                }
+                None => Ok(None),
+            },
+            None => Self::open_existing(&location.state),
+        }
+    }
+
+    /// The requests and runs of this location over a store that is open.
+    pub(crate) fn over(store: Arc<dyn RunStore>, location: &Location) -> Result<Self, RunError> {
+        if location.shared.is_some() {
+            return Self::shared(store, location);
+        }
+        let folder = location.state.clone();
+        Ok(Self { store, liveness: folder.clone(), folder, root: None })
+    }
+
+    fn shared(store: Arc<dyn RunStore>, location: &Location) -> Result<Self, RunError> {
+        let (folder, liveness) = (location.state.clone(), SharedStore::liveness_folder()?);
+        Ok(Self { store, folder, liveness, root: Some(location.root.clone()) })
+    }
+
+    /// Runs of this machine, under leases of a server that keeps no runs.
+    fn local(store: Arc<dyn RunStore>, location: &Location) -> Result<Self, RunError> {
+        Ok(Self { root: None, ..Self::shared(store, location)? })
     }
 
     /// Opens the store in this state folder, if there is one. A command that only reads leaves nothing behind, and works
@@ -176,7 +239,8 @@ impl Runs {
         if !has_run_store(folder) {
             return Ok(None);
         }
-        Ok(Some(Self { store: open_run_store_to_read(folder)?, folder: folder.to_owned() }))
+        let (store, folder) = (open_run_store_to_read(folder)?, folder.to_owned());
+        Ok(Some(Self { store, liveness: folder.clone(), folder, root: None }))
     }
 
     /// Whether nothing can be changed here.
@@ -196,7 +260,8 @@ impl Runs {
 
     /// A moment of the store's clock as a moment of the clock of this machine.
     pub(crate) fn local_moment(&self, at: Moment) -> Moment {
-        clock::now().after(at.since(self.now().moment))
+        let (here, there) = (clock::now(), self.now().moment);
+        here.after(at.since(there)).before(there.since(at))
     }
 
     /// The state folder.
@@ -221,14 +286,23 @@ fn found(records: &dyn RunRecords, id: &RunId) -> Result<Run, RunError> {
     records.run(id)?.ok_or_else(|| RunError::NoRun(id.to_string()))
 }
 
-/// The last part of an id that was made here, such as `k3x9f2m7qd`; other ids as they are. Commands accept it, and any
-/// unique beginning of it.
+/// The last part of an id that was made here, such as `k3x9f2m7qd`, or `k3x9f2m7qd.2.1` for an agent of a stage; other ids as
+/// they are. Commands accept it, a unique beginning of it, and a unique end of the whole id (3 characters or more).
 pub fn short_id(id: &str) -> &str {
-    let made =
-        id.strip_prefix("RUN-").or_else(|| id.strip_prefix("RQ-")).and_then(|rest| rest.rsplit_once('-'));
     let is_random =
         |part: &str| part.len() == ID_LENGTH && part.bytes().all(|byte| ID_LETTERS.contains(&byte));
-    made.map(|(_, part)| part).filter(|part| is_random(part)).unwrap_or(id)
+    let of_stage = |part: &str| {
+        let (execution, agent) = part.split_once('.').unwrap_or_default();
+        is_random(execution) && agent.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+    };
+    let short = match id.split_once('-') {
+        Some(("RUN" | "RQ", rest)) => {
+            rest.rsplit_once('-').map(|(_, part)| part).filter(|part| is_random(part))
+        }
+        Some(("EX", rest)) => rest.rsplit_once('-').map(|(_, part)| part).filter(|part| of_stage(part)),
+        Some(_) | None => None,
+    };
+    short.unwrap_or(id)
 }
 
 /// The letters of the random part of an id: none that look like digits.

@@ -1,16 +1,15 @@
-//! Sessions: renews the leases of this process on a store that several machines share.
+//! Sessions: renews what this process has on a store that several machines share.
 //!
-//! Other machines cannot see whether a holder lives. So each lease of a process there has a session: a TTL that this thread
-//! renews three times within its span. When the store cannot be reached, the lease is valid until the session that was renewed
-//! last can have ended: counted on the clock of this machine, from when that renewal was sent. The holder stops its command
-//! before that.
+//! Other machines cannot see whether a holder or a worker lives. So each has a session: a TTL that this thread renews three times
+//! within its span. When the store cannot be reached, the session is valid until the one that was renewed last can have ended:
+//! counted on the clock of this machine, from when that renewal was sent. The holder stops its commands before that.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lockkeeper_core::id::{LeaseId, Token};
+use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::lease::{self, NotCurrent};
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::time::Moment;
@@ -23,73 +22,103 @@ use crate::{MachineProbe, decide};
 const RETRY: Duration = Duration::from_millis(500);
 /// How often the thread looks at the clock: a machine that was suspended wakes up late.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// What is kept in reserve: the clocks of two machines do not run equally fast, and a process dies some time after its signal.
+/// Safety margin: the clocks of two machines do not run equally fast, and a process dies some time after its signal.
 const RESERVE: Duration = Duration::from_secs(2);
 
-/// The leases of this process whose sessions are renewed.
-pub(crate) struct Sessions {
-    shared: Arc<Shared>,
+/// When commands have to be stopped at the latest, if they get `grace` to end by themselves and the last renewal that was
+/// answered was sent at `sent_at`.
+pub(crate) fn stop_at(sent_at: Moment, span: Duration, grace: Duration) -> Moment {
+    sent_at.after(span.saturating_sub(grace + RESERVE))
 }
 
-struct Shared {
-    store: Arc<dyn LeaseStore>,
-    probe: Arc<MachineProbe>,
-    table: Mutex<Table>,
+/// What has a session: a lease or a worker.
+pub(crate) trait Renew: Clone + Send + 'static {
+    /// Why the store refuses a renewal.
+    type Loss: Clone + Send;
+
+    /// Renews the session.
+    fn renew(&mut self, renewal: &mut Renewal<'_>) -> Renewed<Self::Loss>;
+}
+
+/// What a renewal answers: the number of the heartbeat that it wrote, or why the session is lost.
+pub(crate) type Renewed<L> = Result<Result<i64, L>, StoreError>;
+
+/// What a renewal has to know.
+pub(crate) struct Renewal<'a> {
+    /// The numbers that the last heartbeat may have: the last one, and one that may have been written by a call without an answer.
+    pub(crate) written: &'a [i64],
+    /// The renewal adds the numbers that it tries to write.
+    pub(crate) attempted: Vec<i64>,
+    /// Whether the session is still wanted and cannot have ended, on the clock of this machine.
+    pub(crate) is_valid: &'a dyn Fn() -> bool,
+}
+
+/// Whether a session is valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Validity<L> {
+    Valid,
+    /// It was not renewed for so long that the commands have to be stopped now.
+    Lapsed,
+    /// The store has refused to renew it.
+    Lost(L),
+}
+
+/// The sessions of this process, each under its key.
+pub(crate) struct Sessions<K, S: Renew> {
+    shared: Arc<Shared<K, S>>,
+}
+
+struct Shared<K, S: Renew> {
+    table: Mutex<Table<K, S>>,
     changed: Condvar,
+    /// One renewal at a time: two of them would take each other for those of a clone.
+    renewing: Mutex<()>,
 }
 
-#[derive(Default)]
-struct Table {
-    sessions: BTreeMap<LeaseId, Session>,
+struct Table<K, S: Renew> {
+    sessions: BTreeMap<K, Session<S>>,
+    /// How many sessions there were.
+    count: u64,
     thread: Option<JoinHandle<()>>,
     is_over: bool,
 }
 
-/// The session of one lease.
+/// One session.
 #[derive(Clone)]
-struct Session {
-    token: Token,
+struct Session<S: Renew> {
+    /// Tells it from an earlier one with the same key.
+    number: u64,
+    subject: S,
     span: Duration,
-    /// The heartbeats that the record may have: the last one, and one that may have been written by a call without an answer.
-    written: Vec<Moment>,
+    /// The numbers that the last heartbeat may have.
+    written: Vec<i64>,
     /// When the last renewal that was answered was sent, on the clock of this machine.
     sent_at: Moment,
     renew_at: Moment,
-    loss: Option<NotCurrent>,
+    loss: Option<S::Loss>,
 }
 
-impl Session {
-    fn new(lease: &Lease, span: Duration, sent_at: Moment) -> Self {
-        Self {
-            token: lease.token,
-            span,
-            written: vec![lease.heartbeat_at],
-            sent_at,
-            renew_at: sent_at.after(span / 3),
-            loss: None,
-        }
-    }
-
-    /// When the command of the lease has to be stopped at the latest, if it gets `grace` to end by itself.
-    fn stop_at(&self, grace: Duration) -> Moment {
-        self.sent_at.after(self.span.saturating_sub(grace + RESERVE))
+impl<S: Renew> Session<S> {
+    /// Whether the session cannot have ended yet, on the clock of this machine.
+    fn is_valid(&self) -> bool {
+        self.loss.is_none() && clock::now() < self.sent_at.after(self.span)
     }
 }
 
-impl Sessions {
-    pub(crate) fn new(store: Arc<dyn LeaseStore>, probe: Arc<MachineProbe>) -> Self {
-        let (table, changed) = (Mutex::default(), Condvar::new());
-        Self { shared: Arc::new(Shared { store, probe, table, changed }) }
+impl<K: Ord + Clone + Send + 'static, S: Renew> Sessions<K, S> {
+    pub(crate) fn new() -> Self {
+        let table = Mutex::new(Table { sessions: BTreeMap::new(), count: 0, thread: None, is_over: false });
+        Self { shared: Arc::new(Shared { table, changed: Condvar::new(), renewing: Mutex::default() }) }
     }
 
-    /// Renews the session of this lease from now on. Its grant was asked for after `sent_at`. A lease without a session needs
-    /// nothing.
-    pub(crate) fn keep(&self, lease: &Lease, sent_at: Moment) {
-        let Some(session) = lease.claim.session() else { return };
-        // A TTL that is shorter than the session ends the lease just as well.
-        let span = lease.claim.ttl.map_or(session, |ttl| ttl.min(session)).get();
+    /// Renews a session from now on. Its first heartbeat has the number `written`, and was asked for after `sent_at`.
+    pub(crate) fn keep(&self, key: K, subject: S, span: Duration, written: i64, sent_at: Moment) {
         let mut table = self.shared.table();
-        table.sessions.insert(lease.id, Session::new(lease, span, sent_at));
+        table.count += 1;
+        let (number, renew_at) = (table.count, sent_at.after(span / 3));
+        let session =
+            Session { number, subject, span, written: vec![written], sent_at, renew_at, loss: None };
+        table.sessions.insert(key, session);
         if table.thread.is_none() {
             let shared = Arc::clone(&self.shared);
             let spawned = thread::Builder::new().name("sessions".to_owned()).spawn(move || shared.run());
@@ -100,28 +129,41 @@ impl Sessions {
         self.shared.changed.notify_all();
     }
 
-    /// Ends the renewals of a lease.
-    pub(crate) fn forget(&self, id: LeaseId) {
-        self.shared.table().sessions.remove(&id);
+    /// Ends the renewals of a session. Returns what had it if it was still valid.
+    pub(crate) fn forget(&self, key: &K) -> Option<S> {
+        let forgotten = self.shared.table().sessions.remove(key)?;
+        forgotten.is_valid().then_some(forgotten.subject)
     }
 
-    /// Why the session of this lease is over or has to be given up now; none while it is valid, or if it has no session.
-    pub(crate) fn loss(&self, id: LeaseId, grace: Duration) -> Option<NotCurrent> {
+    /// Renews a session now, unless it is lost. Returns what has it, or why it is lost; none if there is no such session.
+    pub(crate) fn renew_now(&self, key: &K) -> Option<Result<S, S::Loss>> {
+        self.shared.renew(key);
         let table = self.shared.table();
-        let session = table.sessions.get(&id)?;
-        let has_lapsed = session.stop_at(grace) <= clock::now();
-        session.loss.clone().or_else(|| has_lapsed.then_some(NotCurrent::SessionLapsed(id)))
+        let session = table.sessions.get(key)?;
+        Some(session.loss.clone().map_or_else(|| Ok(session.subject.clone()), Err))
     }
 
-    /// When to look at the session of this lease again; none if it has no session.
-    pub(crate) fn look_at(&self, id: LeaseId, grace: Duration) -> Option<Moment> {
+    /// Whether a session is valid; none if there is no such session.
+    pub(crate) fn validity(&self, key: &K, grace: Duration) -> Option<Validity<S::Loss>> {
         let table = self.shared.table();
-        let session = table.sessions.get(&id)?;
-        Some(session.stop_at(grace).min(clock::now().after(LOOK_EVERY)))
+        let session = table.sessions.get(key)?;
+        let has_lapsed = stop_at(session.sent_at, session.span, grace) <= clock::now();
+        Some(match &session.loss {
+            Some(loss) => Validity::Lost(loss.clone()),
+            None if has_lapsed => Validity::Lapsed,
+            None => Validity::Valid,
+        })
+    }
+
+    /// When to look at a session again; none if there is no such session.
+    pub(crate) fn look_at(&self, key: &K, grace: Duration) -> Option<Moment> {
+        let table = self.shared.table();
+        let session = table.sessions.get(key)?;
+        Some(stop_at(session.sent_at, session.span, grace).min(clock::now().after(LOOK_EVERY)))
     }
 }
 
-impl Drop for Sessions {
+impl<K, S: Renew> Drop for Sessions<K, S> {
     fn drop(&mut self) {
         let thread = {
             let mut table = self.shared.table();
@@ -134,30 +176,28 @@ impl Drop for Sessions {
     }
 }
 
-impl Shared {
-    fn table(&self) -> MutexGuard<'_, Table> {
+impl<K, S: Renew> Shared<K, S> {
+    fn table(&self) -> MutexGuard<'_, Table<K, S>> {
         // A panic leaves no session half changed.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
+impl<K: Ord + Clone, S: Renew> Shared<K, S> {
     fn run(&self) {
         let mut table = self.table();
         while !table.is_over {
             let now = clock::now();
             let valid = table.sessions.iter().filter(|(_, session)| session.loss.is_none());
             let next = valid.min_by_key(|(_, session)| session.renew_at);
-            match next.map(|(id, session)| (*id, session.clone())) {
-                Some((id, session)) if session.renew_at <= now => {
+            match next.map(|(key, session)| (key.clone(), session.renew_at)) {
+                Some((key, renew_at)) if renew_at <= now => {
                     drop(table);
-                    let renewed = self.renew(id, session);
+                    self.renew(&key);
                     table = self.table();
-                    // The lease may have been released or upgraded meanwhile.
-                    if let Some(known) = table.sessions.get_mut(&id).filter(|it| it.token == renewed.token) {
-                        *known = renewed;
-                    }
                 }
                 next => {
-                    let due = next.map_or(LOOK_EVERY, |(_, session)| session.renew_at.since(now));
+                    let due = next.map_or(LOOK_EVERY, |(_, renew_at)| renew_at.since(now));
                     let waited = self.changed.wait_timeout(table, due.min(LOOK_EVERY));
                     table = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
@@ -165,17 +205,32 @@ impl Shared {
         }
     }
 
+    /// Renews one session, unless it is lost or over.
+    fn renew(&self, key: &K) {
+        let _one_at_a_time = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = self.table().sessions.get(key).filter(|session| session.loss.is_none()).cloned();
+        let Some(session) = session else { return };
+        let renewed = self.renewed(key, session);
+        // It may have been forgotten or replaced meanwhile.
+        let mut table = self.table();
+        if let Some(known) = table.sessions.get_mut(key).filter(|it| it.number == renewed.number) {
+            *known = renewed;
+        }
+    }
+
     /// Renews one session with a call of the store.
-    fn renew(&self, id: LeaseId, mut session: Session) -> Session {
+    fn renewed(&self, key: &K, mut session: Session<S>) -> Session<S> {
         let sent_at = clock::now();
-        let mut attempted = Vec::new();
-        let decided = decide(&*self.store, &self.probe, |overlay| {
-            attempted.push(overlay.now());
-            lease::keep_session(overlay, id, session.token, &session.written)
-        });
-        match decided.map(|(renewed, _)| renewed) {
-            Ok(Ok(lease)) => {
-                session.written = vec![lease.heartbeat_at];
+        let is_known = || self.table().sessions.get(key).is_some_and(|known| known.number == session.number);
+        let is_valid = || is_known() && session.is_valid();
+        let mut renewal = Renewal { written: &session.written, attempted: Vec::new(), is_valid: &is_valid };
+        let mut subject = session.subject.clone();
+        let answer = subject.renew(&mut renewal);
+        let mut attempted = renewal.attempted;
+        session.subject = subject;
+        match answer {
+            Ok(Ok(written)) => {
+                session.written = vec![written];
                 session.sent_at = sent_at;
                 session.renew_at = sent_at.after(session.span / 3);
             }
@@ -188,5 +243,80 @@ impl Shared {
             }
         }
         session
+    }
+}
+
+/// The leases of this process whose sessions are renewed.
+pub(crate) struct LeaseSessions {
+    sessions: Sessions<LeaseId, KeptLease>,
+    store: Arc<dyn LeaseStore>,
+    probe: Arc<MachineProbe>,
+}
+
+/// A lease as its holder knows it: what the holder writes again if the store has forgotten it.
+#[derive(Clone)]
+struct KeptLease {
+    lease: Lease,
+    store: Arc<dyn LeaseStore>,
+    probe: Arc<MachineProbe>,
+}
+
+impl Renew for KeptLease {
+    type Loss = NotCurrent;
+
+    /// The number of a heartbeat is its time.
+    fn renew(&mut self, renewal: &mut Renewal<'_>) -> Renewed<NotCurrent> {
+        let written: Vec<Moment> = renewal.written.iter().copied().map(Moment::from_micros).collect();
+        let (renewed, _) = decide(&*self.store, &self.probe, |overlay| {
+            renewal.attempted.push(overlay.now().as_micros());
+            // A lease that was released meanwhile, or whose session may have ended, is not written again.
+            lease::keep_session(overlay, &self.lease, &written, (renewal.is_valid)())
+        })?;
+        Ok(renewed.map(|lease| {
+            let heartbeat = lease.heartbeat_at.as_micros();
+            self.lease = lease;
+            heartbeat
+        }))
+    }
+}
+
+impl LeaseSessions {
+    pub(crate) fn new(store: Arc<dyn LeaseStore>, probe: Arc<MachineProbe>) -> Self {
+        Self { sessions: Sessions::new(), store, probe }
+    }
+
+    /// Renews the session of this lease from now on. Its grant was asked for after `sent_at`. A lease without a session needs
+    /// nothing.
+    pub(crate) fn keep(&self, lease: &Lease, sent_at: Moment) {
+        let Some(session) = lease.claim.session() else { return };
+        // A TTL that is shorter than the session ends the lease just as well.
+        let span = lease.claim.ttl.map_or(session, |ttl| ttl.min(session)).get();
+        let (store, probe) = (Arc::clone(&self.store), Arc::clone(&self.probe));
+        let kept = KeptLease { lease: lease.clone(), store, probe };
+        self.sessions.keep(lease.id, kept, span, lease.heartbeat_at.as_micros(), sent_at);
+    }
+
+    /// Ends the renewals of a lease. Returns it if its session was still valid.
+    pub(crate) fn forget(&self, id: LeaseId) -> Option<Lease> {
+        self.sessions.forget(&id).map(|kept| kept.lease)
+    }
+
+    /// Renews the session of this lease now. Returns the lease as it is known then, or why it is lost; none if it has no session.
+    pub(crate) fn check(&self, id: LeaseId) -> Option<Result<Lease, NotCurrent>> {
+        self.sessions.renew_now(&id).map(|kept| kept.map(|kept| kept.lease))
+    }
+
+    /// Why the session of this lease is over or has to be given up now; none while it is valid, or if it has no session.
+    pub(crate) fn loss(&self, id: LeaseId, grace: Duration) -> Option<NotCurrent> {
+        match self.sessions.validity(&id, grace)? {
+            Validity::Valid => None,
+            Validity::Lapsed => Some(NotCurrent::SessionLapsed(id)),
+            Validity::Lost(loss) => Some(loss),
+        }
+    }
+
+    /// When to look at the session of this lease again; none if it has no session.
+    pub(crate) fn look_at(&self, id: LeaseId, grace: Duration) -> Option<Moment> {
+        self.sessions.look_at(&id, grace)
     }
 }

@@ -1,33 +1,36 @@
 //! A store that several machines share: where it is, which project's leases it has, and how long a holder may be silent.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
 use lockkeeper_platform::{origin, runtime_folder};
-#[cfg(feature = "postgres")]
 pub use lockkeeper_store::AddressError;
+#[cfg(feature = "etcd")]
+use lockkeeper_store::EtcdAddress;
 #[cfg(feature = "postgres")]
 use lockkeeper_store::PostgresAddress;
+#[cfg(feature = "redis")]
+use lockkeeper_store::RedisAddress;
+#[cfg(feature = "postgres")]
+pub use lockkeeper_store::{LEAST_PRIVILEGES, ServerCheck};
 use lockkeeper_store::{LeaseStore, StoreError};
 use thiserror::Error;
 
 use crate::open::OpenError;
+#[cfg(feature = "postgres")]
+use crate::open::PostgresServer;
 use crate::{Engine, MachineProbe};
 
 /// The longest name of a project.
 const LONGEST_PROJECT: usize = 100;
 
-/// Leases of one project on a server.
+/// Leases, requests and runs of one project on a server.
 #[derive(Clone, Debug)]
 pub struct SharedStore {
     pub(crate) server: Server,
     project: String,
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(dead_code, reason = "without a kind of server nothing is opened")
-    )]
     pub(crate) connect_timeout: Duration,
     session: Ttl,
 }
@@ -35,14 +38,18 @@ pub struct SharedStore {
 /// The kind of server.
 #[derive(Clone, Debug)]
 pub(crate) enum Server {
+    #[cfg(feature = "etcd")]
+    Etcd(EtcdAddress),
     #[cfg(feature = "postgres")]
-    Postgres(PostgresAddress),
+    Postgres(PostgresServer),
+    #[cfg(feature = "redis")]
+    Redis(RedisAddress),
 }
 
 /// What the settings say about a store that several machines share.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedStoreSettings<'s> {
-    /// The address, such as `postgres://HOST/DATABASE`.
+    /// The address, such as `postgres://HOST/DATABASE`, `etcds://HOST,HOST` or `rediss://HOST`.
     pub address: &'s str,
     /// The project. Leases of two projects never meet.
     pub project: Option<&'s str>,
@@ -59,9 +66,8 @@ pub struct SharedStoreSettings<'s> {
 #[non_exhaustive]
 pub enum SharedStoreError {
     /// The address cannot be used.
-    #[cfg(feature = "postgres")]
     #[error(transparent)]
-    Address(#[from] lockkeeper_store::AddressError),
+    Address(#[from] AddressError),
     /// No project is named.
     #[error("a store that several machines share needs the name of a project")]
     NoProject,
@@ -69,13 +75,22 @@ pub enum SharedStoreError {
     #[error("`{0}` cannot be the name of a project")]
     BadProject(String),
     /// This program cannot reach such a server.
-    #[error("this program was built without support for PostgreSQL")]
-    NotBuilt,
+    #[error("this program was built without support for {0}")]
+    NotBuilt(&'static str),
 }
+
+/// How addresses begin, by the kind of server.
+const ETCD: &[&str] = &["etcd://", "etcds://"];
+const POSTGRES: &[&str] = &["postgres://", "postgresql://"];
+const REDIS: &[&str] = &["redis://", "rediss://", "unix:", "redis+unix:"];
 
 /// Whether an address is that of a server.
 pub fn is_server(address: &str) -> bool {
-    ["postgres://", "postgresql://"].iter().any(|scheme| address.starts_with(scheme))
+    [ETCD, POSTGRES, REDIS].iter().any(|schemes| begins_with(address, schemes))
+}
+
+fn begins_with(address: &str, schemes: &[&str]) -> bool {
+    schemes.iter().any(|scheme| address.starts_with(scheme))
 }
 
 impl SharedStore {
@@ -99,8 +114,12 @@ impl SharedStore {
     /// The server, for people. It contains no password.
     pub fn address(&self) -> String {
         match self.server {
+            #[cfg(feature = "etcd")]
+            Server::Etcd(ref address) => address.to_string(),
             #[cfg(feature = "postgres")]
-            Server::Postgres(ref address) => address.to_string(),
+            Server::Postgres(ref server) => server.address.to_string(),
+            #[cfg(feature = "redis")]
+            Server::Redis(ref address) => address.to_string(),
         }
     }
 
@@ -109,26 +128,88 @@ impl SharedStore {
         format!("{}#{}", self.address(), self.project)
     }
 
+    /// Whether the server keeps requests and runs as well. Otherwise they are in the state folder of each machine.
+    pub fn keeps_runs(&self) -> bool {
+        match self.server {
+            #[cfg(feature = "etcd")]
+            Server::Etcd(_) => false,
+            #[cfg(feature = "postgres")]
+            Server::Postgres(_) => true,
+            #[cfg(feature = "redis")]
+            Server::Redis(_) => false,
+        }
+    }
+
+    /// How long a lease lasts after the last sign of life of a holder on another machine.
+    pub fn session(&self) -> Duration {
+        self.session.get()
+    }
+
+    /// The folder with the kernel locks of this machine's holders and workers.
+    pub(crate) fn liveness_folder() -> Result<PathBuf, OpenError> {
+        runtime_folder::runtime_folder().map_err(OpenError::Machine)
+    }
+
     /// Opens the engine over this store. The kernel locks of this machine's holders are in a local folder.
+    #[cfg_attr(
+        not(any(feature = "etcd", feature = "postgres", feature = "redis")),
+        expect(dead_code, reason = "without a kind of server nothing is opened")
+    )]
     pub(crate) fn engine(&self, store: Arc<dyn LeaseStore>) -> Result<Engine, OpenError> {
         let mut here = origin::origin().map_err(OpenError::Machine)?;
         here.session = Some(self.session);
-        let folder = runtime_folder::runtime_folder().map_err(OpenError::Machine)?;
+        let folder = Self::liveness_folder()?;
         let probe = MachineProbe::new(&folder, here)
             .map_err(|source| StoreError::io("open the locks in", &folder, source))?;
-        Ok(Engine { shared_id: Some(self.id()), ..Engine::new(store, probe) })
+        let (shared_id, outage) = (Some(self.id()), self.connect_timeout);
+        Ok(Engine { shared_id, outage, ..Engine::new(store, probe) })
     }
 }
 
-#[cfg(feature = "postgres")]
 fn server(address: &str, password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
-    let variable = |name: &str| std::env::var(name).ok();
-    Ok(Server::Postgres(PostgresAddress::parse(address, &variable, password_file)?))
+    if begins_with(address, ETCD) {
+        etcd(address, password_file)
+    } else if begins_with(address, REDIS) {
+        redis(address, password_file)
+    } else {
+        postgres(address, password_file)
+    }
+}
+
+#[cfg(feature = "etcd")]
+fn etcd(address: &str, password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    Ok(Server::Etcd(EtcdAddress::parse(address, &variable, password_file)?))
+}
+
+#[cfg(not(feature = "etcd"))]
+fn etcd(_address: &str, _password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    Err(SharedStoreError::NotBuilt("etcd"))
+}
+
+#[cfg(feature = "postgres")]
+fn postgres(address: &str, password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    let address = PostgresAddress::parse(address, &variable, password_file)?;
+    Ok(Server::Postgres(PostgresServer::new(address)))
 }
 
 #[cfg(not(feature = "postgres"))]
-fn server(_address: &str, _password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
-    Err(SharedStoreError::NotBuilt)
+fn postgres(_address: &str, _password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    Err(SharedStoreError::NotBuilt("PostgreSQL"))
+}
+
+#[cfg(feature = "redis")]
+fn redis(address: &str, password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    Ok(Server::Redis(RedisAddress::parse(address, &variable, password_file)?))
+}
+
+#[cfg(not(feature = "redis"))]
+fn redis(_address: &str, _password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    Err(SharedStoreError::NotBuilt("Redis"))
+}
+
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// The same project on the same server.

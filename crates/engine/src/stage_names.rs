@@ -12,7 +12,7 @@ pub fn execution_of(owner: &str) -> Option<String> {
     Some(execution.to_owned())
 }
 
-/// The name on which the process holds a lease that executes the group with this owner.
+/// The name of the lease that the process holds which executes this group. `owner` is the owner of the group's lease.
 pub(crate) fn lock_of(owner: &str) -> Option<String> {
     execution_of(owner).map(|execution| lock_name(&execution))
 }

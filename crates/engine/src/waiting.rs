@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::lease::{Grant, Outcome, WaitTerms, Waiting};
+use lockkeeper_core::lease::{Grant, Outcome, WaitTerms, Waiting, is_acknowledged};
 use lockkeeper_core::liveness::{Contract, Verdict, Voucher};
 use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::time::Moment;
@@ -19,7 +19,7 @@ use lockkeeper_core::waiting::{Blocker, Watched, watch_list};
 use super::Engine;
 use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::tree::{Root, Stop, stop_tree};
-use lockkeeper_platform::{clock, poll};
+use lockkeeper_platform::{clock, poll, process};
 use lockkeeper_store::{Granted, StoreError, Waker};
 
 /// How often a waiter looks although nothing happened. Nothing relies on it: see the description of the module.
@@ -80,7 +80,7 @@ impl Engine {
                     return Ok(Slept::Granted(grant));
                 }
             }
-            match self.check_again(&ticket, waker)? {
+            match self.through_outage(|| self.check_again(&ticket, waker))? {
                 Outcome::Granted(grant) => return Ok(Slept::Granted(grant)),
                 Outcome::Waiting(still) => waiting = still,
                 Outcome::Gone | Outcome::Held(_) | Outcome::Deadlock(_) => return Ok(Slept::Gone),
@@ -116,7 +116,7 @@ impl Engine {
             waker.receive();
             let mut place = 0;
             while place < line.len() {
-                match self.check_again(&line[place].ticket, waker)? {
+                match self.through_outage(|| self.check_again(&line[place].ticket, waker))? {
                     Outcome::Granted(grant) => {
                         line.remove(place);
                         return Ok(Some(grant));
@@ -136,11 +136,25 @@ impl Engine {
         }
     }
 
+    /// Calls the store again while it cannot be reached, for as long as it may take to answer. A server that is started again is
+    /// back within seconds, and a waiter keeps its place for longer.
+    fn through_outage<T>(&self, mut call: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let until = clock::now().after(self.outage);
+        loop {
+            match call() {
+                Err(StoreError::Unreachable { .. } | StoreError::InDoubt { .. }) if clock::now() < until => {
+                    thread::sleep(LOOK_AT_UNWATCHED_EVERY);
+                }
+                called => return called,
+            }
+        }
+    }
+
     /// Checks a ticket. The ticket of an upgrade is gone once it is granted: then the lease itself is checked.
     fn check_again(&self, ticket: &Ticket, waker: &dyn Waker) -> Result<Outcome, StoreError> {
         let terms = Some(WaitTerms { waker: Some(waker.id()), stays: ticket.stays });
         let Some(lease) = ticket.upgrades else {
-            return Ok(match self.check_ticket(ticket.id, terms)? {
+            return Ok(match self.check_own_ticket(ticket, terms)? {
                 // Another process has continued with the ticket, and the lease is tied to that one.
                 Outcome::Granted(grant) if grant.lease.claim.proof != ticket.claim.proof => Outcome::Gone,
                 outcome => outcome,
@@ -187,21 +201,24 @@ impl Engine {
         }
     }
 
-    /// Waits until a lease is not held any more. Returns false if it still is after `grace`.
+    /// Waits until a revoked lease is not held any more. Returns false if it still is after `grace`, and its holder has not confirmed
+    /// that it stops its work.
     pub(super) fn wait_until_gone(&self, lease: &Lease, grace: Duration) -> Result<bool, StoreError> {
         let until = Instant::now() + grace;
         let mut pause = Duration::from_millis(1);
-        // The end of a lease wakes no third process, so this reads the store now and then, for a few seconds at most.
+        // The end of a lease wakes no third process, so this reads the store now and then.
         loop {
-            let gone = self.look(|overlay| match overlay.lease(lease.id)? {
-                None => Ok(true),
-                Some(found) => Ok(overlay.judge_lease(&found).is_free()),
+            let found = self.look(|overlay| {
+                let found = overlay.lease(lease.id)?;
+                Ok(found.filter(|found| !overlay.judge_lease(found).is_free()))
             })?;
+            let Some(found) = found else { return Ok(true) };
             let left = until.saturating_duration_since(Instant::now());
-            if gone || left.is_zero() {
-                return Ok(gone);
+            let is_stopping = is_acknowledged(lease, &found);
+            if left.is_zero() && !is_stopping {
+                return Ok(false);
             }
-            thread::sleep(pause.min(left));
+            thread::sleep(if is_stopping { pause } else { pause.min(left) });
             pause = (pause * 2).min(Duration::from_millis(50));
         }
     }
@@ -218,8 +235,10 @@ impl Engine {
     /// Stops the processes of a holder whose time is up, if it holds under the contract `kill`. Returns whether it did.
     pub fn stop_if_overdue(&self, lease: &Lease, grace: Duration) -> Result<bool, StoreError> {
         let Some(process) = lease.claim.proof.process() else { return Ok(false) };
-        let may_be_stopped =
-            lease.claim.contract == Contract::Kill && self.probe.shares_pids_with(&lease.claim.proof.origin);
+        // Whom this process may not signal it can only wait for.
+        let may_be_stopped = lease.claim.contract == Contract::Kill
+            && self.probe.shares_pids_with(&lease.claim.proof.origin)
+            && process::foreign_user(process).is_none();
         // The holder may have renewed the lease since it was read, so it is read again.
         let is_overdue = may_be_stopped
             && self.look(|overlay| {
@@ -237,6 +256,10 @@ impl Engine {
 
     /// Watches every process whose end concerns this ticket.
     fn watch_blockers(&self, waiting: &Waiting, watches: &mut Watches) {
+        let silent_until = waiting.blockers.iter().find_map(|blocker| blocker.silent_until);
+        // One millisecond later it is over for certain.
+        let silence = silent_until.map(|end| end.since(waiting.looked_at) + Duration::from_millis(1));
+        watches.timer = [watches.timer, silence].into_iter().flatten().min();
         for watched in watch_list(&waiting.blockers) {
             watches.timer =
                 [watches.timer, time_left(&watched, waiting.looked_at)].into_iter().flatten().min();

@@ -19,6 +19,7 @@ mod git_hook;
 mod git_wrapper;
 mod group;
 mod hook;
+mod hosts;
 mod init;
 mod lifecycle;
 mod lockfiles;
@@ -42,6 +43,8 @@ mod shell_init;
 mod sprint;
 mod stages;
 mod status;
+#[cfg(feature = "postgres")]
+mod store;
 mod submit;
 mod table;
 mod task;
@@ -118,6 +121,7 @@ const GROUPS: &[Group] = &[
             Entry::of::<runs::Args>(),
             Entry::of::<run::Args>(),
             Entry::of::<queue::Args>(),
+            Entry::of::<hosts::Args>(),
         ],
     },
     Group { heading: "Stages", verbs: &[Entry::of::<stages::Args>(), Entry::of::<conflicts::Args>()] },
@@ -148,6 +152,8 @@ const GROUPS: &[Group] = &[
         verbs: &[
             Entry::of::<doctor::Args>(),
             Entry::of::<serve::Args>(),
+            #[cfg(feature = "postgres")]
+            Entry::of::<store::Args>(),
             Entry::of::<config::Args>(),
             Entry::of::<completions::Args>(),
             Entry::of::<complete::Args>(),
@@ -202,15 +208,20 @@ fn command_line() -> Command {
     root.help_template(template)
 }
 
+/// Where the descriptions of commands begin in the help.
+const INDENT: usize = 15;
+
 /// The help of the program: clap lists all commands under one heading, so the groups are written here.
 fn help_template(root: &Command) -> String {
     let (bold, heading) = (Style::new().bold(), Style::new().bold().underline());
+    let columns = table::terminal_columns().unwrap_or(usize::MAX);
     let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
     for group in GROUPS {
         text.push_str(&format!("\n{heading}{}:{heading:#}\n", group.heading));
         let commands = group.verbs.iter().filter_map(|entry| root.find_subcommand(entry.name));
         for command in commands.filter(|command| !command.is_hide_set()) {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let about = table::wrapped(&about, columns.saturating_sub(INDENT), INDENT);
             text.push_str(&format!("  {bold}{:<13}{bold:#}{about}\n", command.get_name()));
         }
     }

@@ -164,7 +164,7 @@ fn the_engine_keeps_its_lease_store_to_itself() {
 /// Every backend is held to the one contract.
 #[test]
 fn every_store_is_in_the_conformance_suite() {
-    let suite = repository().join("crates/store/tests/conformance/engines.rs");
+    let suite = repository().join("crates/store/tests/conformance/backends.rs");
     let text = fs::read_to_string(&suite).unwrap();
     for store in concrete_stores() {
         assert!(text.contains(&store), "{store} is not held to the contract in {}", suite.display());

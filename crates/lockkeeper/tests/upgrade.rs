@@ -59,6 +59,9 @@ fn requests_runs_and_events_are_the_same_as_before() {
         let state = world.path("state").to_str().unwrap().to_owned();
         let log = expected["run"]["log"].as_str().unwrap().replace("STATE", &state);
         expected["run"]["log"] = log.into();
+        // These keys are new since then.
+        expected["run"]["host"] = Value::Null;
+        expected["run"]["request"]["needs"] = Value::Array(Vec::new());
         let id = expected["run"]["request_id"].as_str().unwrap().to_owned();
         let mut shown = world.json(&["run", "show", &id]);
         // The time of the next attempt is kept on the clock of the boot. It is converted for this boot, and then

@@ -24,9 +24,49 @@ use subshell::{Ancestor, script_process};
 
 const SHELLS: [&str; 12] =
     ["sh", "ash", "bash", "busybox", "dash", "fish", "ksh", "mksh", "oksh", "rbash", "yash", "zsh"];
-const WRAPPERS: [&str; 18] = [
-    "chroot", "chrt", "doas", "env", "ionice", "nice", "nohup", "nsenter", "runuser", "setsid", "stdbuf",
-    "strace", "su", "sudo", "time", "timeout", "unshare", "xargs",
+/// Programs that run one command, or several one after the other, and end with it. A program that is not in the list counts as
+/// one that outlives the command.
+const WRAPPERS: [&str; 40] = [
+    "bwrap",
+    "caffeinate",
+    "chroot",
+    "chrt",
+    "doas",
+    "env",
+    "fakeroot",
+    "faketime",
+    "find",
+    "firejail",
+    "flock",
+    "ionice",
+    "ltrace",
+    "nice",
+    "nohup",
+    "nsenter",
+    "numactl",
+    "parallel",
+    "perf",
+    "pkexec",
+    "prlimit",
+    "rlwrap",
+    "runuser",
+    "script",
+    "setarch",
+    "setpriv",
+    "setsid",
+    "stdbuf",
+    "strace",
+    "su",
+    "sudo",
+    "systemd-inhibit",
+    "taskset",
+    "time",
+    "timeout",
+    "unbuffer",
+    "unshare",
+    "valgrind",
+    "xargs",
+    "xvfb-run",
 ];
 /// Programs that read until the end of their input. They start no commands: if one of them is the parent of a command, it was a
 /// shell when the command was started, as in `cat < <(command)`.
@@ -282,6 +322,10 @@ mod tests {
             "/usr/bin/sudo -E x",
             "xargs -n1 x",
             "env -S x",
+            "flock /tmp/x x",
+            "find . -exec x ;",
+            "script -qc x /dev/null",
+            "setpriv --reuid 1 x",
             "/usr/bin/cat",
             "head -n 1",
         ];

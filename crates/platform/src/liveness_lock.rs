@@ -57,6 +57,9 @@ pub struct LivenessFile {
 }
 
 impl LivenessFile {
+    /// Whether [`LivenessFile::processes`] finds the processes of this user here.
+    pub const SHOWS_PROCESSES: bool = cfg!(target_os = "linux");
+
     /// Opens the file in `dir`, which exists, and creates it at first.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let path = dir.join("life");

@@ -114,6 +114,13 @@ pub fn is_stopped(process: ProcessRef) -> bool {
         .is_ok_and(|info| info.state == TaskState::Stopped && reference(&info) == process)
 }
 
+/// The user of a live process that this process may not signal. None if it may, or if the process is gone. Only Linux shows it.
+pub fn foreign_user(process: ProcessRef) -> Option<u32> {
+    let number = checked(process.pid)?;
+    let user = process_table::user(process.pid)?;
+    (test_kill_process(number) == Err(Errno::PERM) && is_same(process).unwrap_or(false)).then_some(user)
+}
+
 /// Checks whether the process still lives. Sends no signal.
 pub fn look(process: ProcessRef) -> ProcessState {
     let Some(number) = checked(process.pid) else { return ProcessState::Unreadable };

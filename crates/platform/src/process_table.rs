@@ -45,8 +45,13 @@ pub(super) use super::macos::{all, arguments, info, own_info};
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
     all, arguments, environment_value, has_environment_entry, ignored_signals, info, is_thread,
-    memory_layout, own_info, reads_output_of, zombie_status,
+    memory_layout, own_info, reads_output_of, user, zombie_status,
 };
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn user(_pid: u32) -> Option<u32> {
+    None
+}
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn memory_layout(_pid: u32) -> Option<MemoryLayout> {
@@ -180,6 +185,11 @@ mod linux {
             (_, 0) => Some(u64::MAX),
             (start, end) => Some(end.saturating_sub(start)),
         }
+    }
+
+    /// Returns the effective user of a process; root for one that hides itself from its own user.
+    pub(crate) fn user(pid: u32) -> Option<u32> {
+        std::fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid())
     }
 
     /// Returns the `wait(2)` status of a zombie.

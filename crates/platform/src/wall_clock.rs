@@ -12,6 +12,15 @@ use jiff::tz::TimeZone;
 use lockkeeper_core::time::Moment;
 use thiserror::Error;
 
+use crate::clock;
+
+/// A moment that was read longer ago is from another clock.
+const LONGEST_READ: Duration = Duration::from_secs(60);
+/// Two clocks that were read within this time were read together.
+const SHORT: Duration = Duration::from_micros(50);
+/// How many times to try that.
+const LOOKS: usize = 8;
+
 /// The offset between the store's clock and the wall clock, measured at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockOffset {
@@ -21,8 +30,29 @@ pub struct ClockOffset {
 
 impl ClockOffset {
     /// Reads the wall clock at this moment of the store's clock.
+    ///
+    /// The moment may be some time ago: a store has read records since. If it is from the clock of this machine, both clocks are
+    /// read now, so that one moment is always shown as the same time.
     pub fn at(moment: Moment) -> Self {
-        Self { moment, wall: wall() }
+        let here = Self::here();
+        let is_of_here = here.moment >= moment && here.moment.since(moment) < LONGEST_READ;
+        if is_of_here { here } else { Self { moment, wall: here.wall } }
+    }
+
+    /// Reads both clocks of this machine, again if another process ran in between.
+    fn here() -> Self {
+        let mut best = None;
+        for _ in 0..LOOKS {
+            let (before, wall, after) = (clock::now(), wall(), clock::now());
+            let gap = after.since(before);
+            if best.is_none_or(|(known, _)| gap < known) {
+                best = Some((gap, Self { moment: before, wall }));
+            }
+            if gap <= SHORT {
+                break;
+            }
+        }
+        best.map_or_else(|| Self { moment: clock::now(), wall: wall() }, |(_, best)| best)
     }
 
     /// Converts a moment to wall clock time, as RFC 3339 with milliseconds in UTC.
@@ -115,6 +145,9 @@ impl WallTime {
         if let Ok(timestamp) = text.parse::<Timestamp>() {
             return Some(Self(timestamp.as_microsecond()));
         }
+        if is_never(text) {
+            return Some(Self(Timestamp::MAX.as_microsecond()));
+        }
         let naive: DateTime = text.parse().ok()?;
         let readings = [TimeZone::UTC, TimeZone::system()].map(|zone| zone.to_timestamp(naive));
         let readings = readings.into_iter().filter_map(|reading| Some(Self(reading.ok()?.as_microsecond())));
@@ -148,10 +181,20 @@ impl FromStr for WallTime {
         if let Ok(timestamp) = text.parse::<Timestamp>() {
             return Ok(Self(timestamp.as_microsecond()));
         }
+        if is_never(text) {
+            return Ok(Self(Timestamp::MAX.as_microsecond()));
+        }
         let civil: DateTime = text.parse().map_err(|_| NotATime(text.to_owned()))?;
         let utc = TimeZone::UTC.to_timestamp(civil).map_err(|_| NotATime(text.to_owned()))?;
         Ok(Self(utc.as_microsecond()))
     }
+}
+
+/// Whether a time is one of the last two days of the year 9999, by which programs mean "never". Timestamps end before them, so that
+/// every offset is within the calendar.
+fn is_never(text: &str) -> bool {
+    let is_last_day = text.starts_with("9999-12-30") || text.starts_with("9999-12-31");
+    is_last_day && text.get(..19).is_some_and(|time| time.parse::<DateTime>().is_ok())
 }
 
 /// A text is not a time.
@@ -179,6 +222,25 @@ mod tests {
         assert_eq!(offset.utc(Moment::from_micros(10_000_000)), "1970-01-01T00:00:00.000Z");
         assert_eq!(offset.utc(Moment::from_micros(8_500_000)), "1969-12-31T23:59:58.500Z");
         assert_eq!(offset.utc(Moment::from_micros(11_250_000)), "1970-01-01T00:00:01.250Z");
+    }
+
+    #[test]
+    fn one_moment_is_the_same_time_however_late_it_is_shown() {
+        let moment = clock::now();
+        let first = ClockOffset::at(moment).unix_millis(moment);
+        while clock::now().since(moment) < Duration::from_millis(20) {}
+        let second = ClockOffset::at(moment).unix_millis(moment);
+        assert!((first - second).abs() < 10, "{first} {second}");
+    }
+
+    #[test]
+    fn the_last_day_of_the_calendar_means_never() {
+        let last = Timestamp::MAX.as_microsecond();
+        for text in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999999+00:00", "9999-12-31 23:59:59"] {
+            assert_eq!(text.parse::<WallTime>(), Ok(WallTime(last)), "{text}");
+            assert_eq!(WallTime::read(text, WallTime::UNIX_EPOCH), Some(WallTime(last)), "{text}");
+        }
+        assert!("9999-12-31 and later".parse::<WallTime>().is_err());
     }
 
     #[test]

@@ -12,11 +12,11 @@ mod watcher;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use lockkeeper_engine::Engine;
+use lockkeeper_engine::location::Location;
 use lockkeeper_platform::random;
 use tokio::sync::broadcast;
 
@@ -91,10 +91,10 @@ impl Broadcaster {
     }
 
     /// Starts the watcher thread.
-    pub(super) fn start(&self, leases: &Arc<Engine>, folder: &Path) -> io::Result<WatcherThread> {
+    pub(super) fn start(&self, leases: &Arc<Engine>, location: &Location) -> io::Result<WatcherThread> {
         let (wake_receiver, waker) = io::pipe()?;
         *locked(&self.shared.waker) = Some(waker);
-        let watcher = Watcher::new(Arc::clone(leases), folder, wake_receiver, Arc::clone(&self.shared))?;
+        let watcher = Watcher::new(Arc::clone(leases), location, wake_receiver, Arc::clone(&self.shared))?;
         let thread = thread::Builder::new().name("events".to_owned()).spawn(move || watcher.run())?;
         Ok(WatcherThread { shared: Arc::clone(&self.shared), thread })
     }

@@ -63,8 +63,7 @@ pub fn run(
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).max_blocking_threads(BLOCKING_THREADS).thread_name("serve").enable_all();
     let runtime = builder.build().map_err(ServeError::Runtime)?;
-    let watcher =
-        state.broadcaster().start(state.leases(), state.state_folder()).map_err(ServeError::Runtime)?;
+    let watcher = state.broadcaster().start(state.leases(), state.location()).map_err(ServeError::Runtime)?;
     let rescue =
         run_spawner::watch_runs(state).map_err(|error| ServeError::Runtime(io::Error::other(error)))?;
     let served = runtime.block_on(async {

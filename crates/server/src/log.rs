@@ -60,6 +60,6 @@ pub fn worker_event(event: &WorkerEvent) {
         WorkerEvent::Superseded(run) => tracing::warn!(run = %run.id, "another worker has it now"),
         WorkerEvent::Draining => tracing::info!("no more runs are begun"),
         WorkerEvent::Stopping => tracing::info!("running commands are stopped"),
-        WorkerEvent::Trouble(what) => tracing::warn!(what, "trouble"),
+        WorkerEvent::Warning(what) => tracing::warn!(what, "trouble"),
     }
 }

@@ -110,7 +110,7 @@ impl RunSpawner {
                 }
                 Ok(Started::Held(blockers))
             }
-            ClaimResult::Lost => {
+            ClaimResult::FileHeld | ClaimResult::NotClaimable => {
                 let run = runs.show(&id)?.run;
                 // Another program has locked the request since it was looked at.
                 if run.status() == Status::Queued
@@ -256,7 +256,7 @@ fn spawn(name: &str, active: mpsc::Sender<()>, work: impl FnOnce() + Send + 'sta
 
 /// Looks after runs whose executor is gone, as long as the server runs.
 pub(super) fn watch_runs(state: &AppState) -> Result<RescueWatch, RunError> {
-    let (runs, leases) = (Runs::open(state.state_folder())?, open_leases(state.location())?);
+    let (runs, leases) = (Runs::at(state.location())?, open_leases(state.location())?);
     let app = state.clone();
     let start = Box::new(move || begin_worker(&app));
     let trouble = Box::new(|error: &RunError| tracing::error!(%error, "cannot look after runs"));
@@ -275,7 +275,7 @@ fn examined(state: &AppState) -> Option<FailedCheck> {
 
 fn begin_worker(state: &AppState) -> Result<Worker, RunError> {
     let settings = state.settings();
-    let runs = Runs::open(state.state_folder())?;
+    let runs = Runs::at(state.location())?;
     let leases = open_leases(state.location())?;
     let status = settings.status_dir.as_deref().map(StatusLog::open).transpose();
     let status = status.map_err(|error| RunError::Machine(std::io::Error::other(error)))?;
@@ -298,7 +298,7 @@ fn execute_all_attempts(worker: &Worker, claimed: Claimed) -> Result<(), RunErro
             match worker.claim(&id)? {
                 ClaimResult::Claimed(next) => break *next,
                 // Another worker claimed it, or other owners hold what it needs: look again.
-                ClaimResult::Held(_) | ClaimResult::Lost => {
+                ClaimResult::Held(_) | ClaimResult::FileHeld | ClaimResult::NotClaimable => {
                     let again = Instant::now().checked_add(std::time::Duration::from_secs(1));
                     worker.runs().wait(&id, again, None)?;
                 }

@@ -49,7 +49,7 @@ struct Inner {
 impl AppState {
     /// Opens the runs of this state folder, and starts the span exporter if one is set.
     pub fn new(leases: Engine, location: Location, settings: Settings) -> Result<Self, RunError> {
-        let runs = Runs::open(&location.state)?;
+        let runs = Runs::at(&location)?;
         let exporter = settings.otlp.clone().map(Exporter::start).transpose().map_err(RunError::Machine)?;
         Ok(Self(Arc::new(Inner {
             leases: Arc::new(leases),

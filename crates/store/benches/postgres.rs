@@ -7,31 +7,29 @@
 #[path = "../../lockkeeper/benches/speed/measure.rs"]
 #[expect(dead_code, reason = "other benches use the rest")]
 mod measure;
+#[path = "support/one_lease.rs"]
+mod one_lease;
 
 use std::process::ExitCode;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::id::{HolderId, LeaseId, RunId, Token, WorkerId};
-use lockkeeper_core::liveness::{Contract, Origin, ProcessRef, Proof, Voucher};
-use lockkeeper_core::record::{Claim, Lease};
-use lockkeeper_core::records::Change;
+use lockkeeper_core::id::{HolderId, RunId, WorkerId};
 use lockkeeper_core::request::Request;
-use lockkeeper_core::resource::{Mode, Resource, Target};
 use lockkeeper_core::run::admission::Submission;
 use lockkeeper_core::run::transition::{self, AttemptOutcome, FinishPolicy, Transition};
 use lockkeeper_core::run::{Ending, Run};
-use lockkeeper_core::time::Moment;
 use lockkeeper_platform::random;
 use lockkeeper_store::runs::{ClaimOrder, Claims};
-use lockkeeper_store::{Commit, LeaseStore, PostgresRunStore, PostgresStore, RunStore};
-use lockkeeper_testing::PostgresProxy;
+use lockkeeper_store::{PostgresRunStore, PostgresStore, RunStore};
+use lockkeeper_testing::ServerProxy;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls};
 
 use measure::{Row, alternate, median};
+use one_lease::{acquire, release};
 
 const ROUNDS: usize = 5;
 
@@ -236,51 +234,6 @@ fn open_leases(server: &str, project: &str) -> PostgresStore {
         .expect("the store opens")
 }
 
-fn lease(id: u64) -> Lease {
-    let resource = Resource { target: Target::Name("db".parse().unwrap()), mode: Mode::Exclusive };
-    let origin = Origin { host: "here".to_owned(), boot: "now".to_owned(), pid_namespace: 1, session: None };
-    let voucher = Voucher::KernelLock { holder: HolderId(9), process: ProcessRef { pid: 42, started: 7 } };
-    let claim = Claim {
-        owner: "worker:bench".parse().unwrap(),
-        resources: vec![resource],
-        proof: Proof { origin, voucher },
-        contract: Contract::Strict,
-        ttl: None,
-        reason: None,
-        ticket: None,
-        agent: None,
-    };
-    let at = Moment::from_micros(0);
-    Lease {
-        id: LeaseId(id),
-        token: Token(id),
-        claim: Arc::new(claim),
-        acquired_at: at,
-        heartbeat_at: at,
-        pickup_by: None,
-        revoked: false,
-    }
-}
-
-/// Reads the name, draws a number and adds a lease.
-fn acquire(store: &PostgresStore) -> Lease {
-    loop {
-        let mut transaction = store.begin().unwrap();
-        let range = Target::Name("db".parse().unwrap()).key_range();
-        assert!(transaction.leases(&range).unwrap().is_empty());
-        let lease = lease(transaction.next_number().unwrap());
-        if transaction.commit(vec![Change::AddLease(lease.clone())], &[]).unwrap() == Commit::Committed {
-            return lease;
-        }
-    }
-}
-
-/// Removes a lease whose record the caller has.
-fn release(store: &PostgresStore, lease: Lease) {
-    let removed = store.begin().unwrap().commit(vec![Change::RemoveLease(lease)], &[]).unwrap();
-    assert!(removed == Commit::Committed);
-}
-
 /// One lease at a time, against the insertion and deletion of one row, each committed.
 fn acquire_and_release(server: &str) -> Row {
     let store = open_leases(server, &project());
@@ -293,7 +246,7 @@ fn acquire_and_release(server: &str) -> Row {
             bare.client.prepare("INSERT INTO bare_lease VALUES ('db', 'worker:bench')").await.unwrap();
         (insert, bare.client.prepare("DELETE FROM bare_lease WHERE name = 'db'").await.unwrap())
     });
-    let mut ours = || release(&store, acquire(&store));
+    let mut ours = || release(&store, acquire(&store, "db"));
     let mut theirs = || {
         bare.runtime.block_on(async {
             bare.client.execute(&insert, &[]).await.unwrap();
@@ -305,22 +258,22 @@ fn acquire_and_release(server: &str) -> Row {
 }
 
 /// A store behind a proxy that counts.
-fn counted(proxy: &PostgresProxy, what: &str, expected: f64, call: impl FnOnce()) -> Row {
+fn counted(proxy: &ServerProxy, what: &str, expected: f64, call: impl FnOnce()) -> Row {
     proxy.reset();
     call();
     Row::at_most(format!("round trips: {what}"), proxy.round_trips() as f64, expected, "", 1.0)
 }
 
 fn round_trips_of_leases(server: &str) -> Vec<Row> {
-    let proxy = PostgresProxy::start(server);
+    let proxy = ServerProxy::start(server);
     let store = open_leases(proxy.address(), &project());
     let mut held = None;
-    let acquired = counted(&proxy, "acquire a lease", 2.0, || held = Some(acquire(&store)));
+    let acquired = counted(&proxy, "acquire a lease", 2.0, || held = Some(acquire(&store, "db")));
     vec![acquired, counted(&proxy, "release it", 1.0, || release(&store, held.unwrap()))]
 }
 
 fn round_trips_of_runs(server: &str) -> Vec<Row> {
-    let proxy = PostgresProxy::start(server);
+    let proxy = ServerProxy::start(server);
     let store = open_runs(proxy.address(), &project());
     fill(&store, 3);
     let worker: WorkerId = "W-1".parse().unwrap();

@@ -1,6 +1,6 @@
 //! Encodes claims as bytes, as short as possible, because a store reads and writes several with every decision.
 //!
-//! The bytes are short, because a store reads and writes several claims with every decision. A number is a variable-length
+//! A number is a variable-length
 //! integer: seven bits a byte, the lowest first, with the high bit set on all bytes but the last. A text is its length and its
 //! bytes. Flags in the first byte say which optional values follow.
 
@@ -8,10 +8,19 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use lockkeeper_core::id::{HolderId, LeaseId};
+#[cfg(any(feature = "etcd", feature = "redis"))]
+use lockkeeper_core::id::{Token, WakerId};
 use lockkeeper_core::liveness::{Contract, Origin, ProcessRef, Proof, Voucher};
 use lockkeeper_core::record::{Agent, Claim};
+#[cfg(any(feature = "etcd", feature = "redis"))]
+use lockkeeper_core::record::{Lease, Priority, Rank, Ticket};
 use lockkeeper_core::resource::{Mode, Resource, Target};
+#[cfg(any(feature = "etcd", feature = "redis"))]
+use lockkeeper_core::time::Moment;
 use lockkeeper_core::time::Ttl;
+
+#[cfg(any(feature = "etcd", feature = "redis"))]
+use crate::optimistic::parts::Found;
 
 /// The lowest two bits of the first byte are the voucher, the next two the contract.
 const CONTRACT: u32 = 2;
@@ -22,6 +31,18 @@ const HAS_REASON: u8 = 1 << 5;
 const HAS_TICKET: u8 = 1 << 6;
 /// A program that is older than agents refuses a claim with this flag, so it never grants what an agent holds.
 const IS_OF_AGENT: u8 = 1 << 7;
+
+/// Flags of the first byte of a record.
+#[cfg(any(feature = "etcd", feature = "redis"))]
+const IS_TICKET: u8 = 1;
+#[cfg(any(feature = "etcd", feature = "redis"))]
+const HAS_PICKUP: u8 = 1 << 1;
+#[cfg(any(feature = "etcd", feature = "redis"))]
+const IS_REVOKED: u8 = 1 << 2;
+#[cfg(any(feature = "etcd", feature = "redis"))]
+const HAS_WAKER: u8 = 1 << 3;
+#[cfg(any(feature = "etcd", feature = "redis"))]
+const UPGRADES: u8 = 1 << 4;
 
 /// A claim as bytes.
 pub fn claim_to_bytes(claim: &Claim) -> Vec<u8> {
@@ -151,6 +172,76 @@ pub fn lease_ids_from_bytes(bytes: &[u8]) -> Option<Vec<LeaseId>> {
     Some(ids)
 }
 
+/// A lease or ticket as bytes, for stores that keep it as one value.
+#[cfg(any(feature = "etcd", feature = "redis"))]
+pub(crate) fn record_to_bytes(found: &Found) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(200);
+    let flag = |bit: u8, is_there: bool| if is_there { bit } else { 0 };
+    match found {
+        Found::Lease(lease) => {
+            bytes.push(flag(HAS_PICKUP, lease.pickup_by.is_some()) | flag(IS_REVOKED, lease.revoked));
+            let moments = [Some(lease.acquired_at), Some(lease.heartbeat_at), lease.pickup_by];
+            put_number(&mut bytes, lease.id.0);
+            put_number(&mut bytes, lease.token.0);
+            moments.into_iter().flatten().for_each(|moment| put_signed(&mut bytes, moment.as_micros()));
+            bytes.extend(claim_to_bytes(&lease.claim));
+        }
+        Found::Ticket(ticket) => {
+            let (waker, upgrades) = (ticket.waker.map(|id| id.0), ticket.upgrades.map(|id| id.0));
+            bytes.push(IS_TICKET | flag(HAS_WAKER, waker.is_some()) | flag(UPGRADES, upgrades.is_some()));
+            put_number(&mut bytes, ticket.id.0);
+            let signed = [
+                ticket.rank.at,
+                ticket.priority.get().into(),
+                ticket.enqueued_at.as_micros(),
+                ticket.seen_at.as_micros(),
+            ];
+            signed.into_iter().for_each(|number| put_signed(&mut bytes, number));
+            put_span(&mut bytes, ticket.stays);
+            [waker, upgrades].into_iter().flatten().for_each(|id| put_number(&mut bytes, id));
+            put_number(&mut bytes, ticket.under.len() as u64);
+            bytes.extend(lease_ids_to_bytes(&ticket.under));
+            bytes.extend(claim_to_bytes(&ticket.claim));
+        }
+    }
+    bytes
+}
+
+/// Reads what [`record_to_bytes`] wrote. Refuses everything else.
+#[cfg(any(feature = "etcd", feature = "redis"))]
+pub(crate) fn record_from_bytes(bytes: &[u8]) -> Option<Found> {
+    let (&first, rest) = bytes.split_first()?;
+    let mut reader = Reader(rest);
+    let id = LeaseId(reader.number()?);
+    if first & IS_TICKET == 0 {
+        let token = Token(reader.number()?);
+        let (acquired_at, heartbeat_at) = (reader.moment()?, reader.moment()?);
+        let pickup_by = if first & HAS_PICKUP == 0 { None } else { Some(reader.moment()?) };
+        let is_known = first & !(HAS_PICKUP | IS_REVOKED) == 0;
+        let claim = claim_from_bytes(reader.0).filter(|_| is_known)?.into();
+        let revoked = first & IS_REVOKED != 0;
+        return Some(Found::Lease(Lease { id, token, claim, acquired_at, heartbeat_at, pickup_by, revoked }));
+    }
+    let rank = Rank { at: reader.signed()?, id };
+    let priority = Priority::new(i32::try_from(reader.signed()?).ok()?).ok()?;
+    let (enqueued_at, seen_at) = (reader.moment()?, reader.moment()?);
+    let stays = reader.span()?;
+    let waker = if first & HAS_WAKER == 0 { None } else { Some(WakerId(reader.number()?)) };
+    let upgrades = if first & UPGRADES == 0 { None } else { Some(LeaseId(reader.number()?)) };
+    let count = reader.number()?;
+    let under: Option<Vec<LeaseId>> = (0..count).map(|_| reader.number().map(LeaseId)).collect();
+    let is_known = first & !(IS_TICKET | HAS_WAKER | UPGRADES) == 0;
+    let claim = claim_from_bytes(reader.0).filter(|_| is_known)?.into();
+    let under = under?;
+    let ticket = Ticket { id, claim, rank, priority, enqueued_at, seen_at, stays, waker, under, upgrades };
+    Some(Found::Ticket(ticket))
+}
+
+#[cfg(any(feature = "etcd", feature = "redis"))]
+fn put_signed(bytes: &mut Vec<u8>, number: i64) {
+    put_number(bytes, number.cast_unsigned());
+}
+
 fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -203,6 +294,16 @@ impl<'b> Reader<'b> {
             }
         }
         None
+    }
+
+    #[cfg(any(feature = "etcd", feature = "redis"))]
+    fn signed(&mut self) -> Option<i64> {
+        self.number().map(u64::cast_signed)
+    }
+
+    #[cfg(any(feature = "etcd", feature = "redis"))]
+    fn moment(&mut self) -> Option<Moment> {
+        self.signed().map(Moment::from_micros)
     }
 
     fn byte(&mut self) -> Option<u8> {

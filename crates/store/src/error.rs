@@ -103,6 +103,20 @@ pub enum StoreError {
         /// Which folder.
         address: String,
     },
+    /// The store was moved to another one, which is used instead.
+    #[error("{address} was moved to {to}")]
+    Moved {
+        /// Which store.
+        address: String,
+        /// The other store.
+        to: String,
+    },
+    /// Records are to be copied into a store that has some.
+    #[error("{address} is not empty")]
+    NotEmpty {
+        /// Which store.
+        address: String,
+    },
     /// The store cannot be reached. Nothing was changed.
     #[error("cannot reach the store {address}")]
     Unreachable {
@@ -256,6 +270,11 @@ impl StoreError {
                 "one store is for one machine: choose a folder that only this machine uses with --dir or LOCKKEEPER_DIR; if no other \
                  machine uses it, move {address} away; tokens go on where they were"
             ),
+            Self::Moved { to, .. } => format!(
+                "nothing was changed; use {to}, or go back with `lockkeeper store migrate`; if the move was interrupted, the same \
+                 `lockkeeper store migrate` as before finishes it"
+            ),
+            Self::NotEmpty { .. } => "nothing was changed; name a folder or a project that is not used yet".to_owned(),
             Self::Removed { .. } => "start again; what was held there is not protected any more".to_owned(),
             Self::Unreachable { .. } => {
                 "nothing was changed; check that the store runs, then try again".to_owned()
@@ -285,6 +304,8 @@ impl StoreError {
             | Self::NetworkFileSystem { .. }
             | Self::InUseElsewhere { .. }
             | Self::Removed { .. }
+            | Self::Moved { .. }
+            | Self::NotEmpty { .. }
             | Self::Unreachable { .. } => true,
             Self::InDoubt { .. } | Self::Mismatch(_) => false,
         }

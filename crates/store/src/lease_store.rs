@@ -1,7 +1,7 @@
-//! `LeaseStore`: conditional commit over leases and tickets. This page is the contract that every engine fulfils.
+//! `LeaseStore`: conditional commit over leases and tickets. This page is the contract that every backend fulfils.
 //!
 //! A store does two things. It commits changes if the records that the decision read are unchanged. It wakes processes that
-//! wait for a change. It knows no lock rules: those are in `lockkeeper-core`, and they are the same on every engine.
+//! wait for a change. It knows no lock rules: those are in `lockkeeper-core`, and they are the same on every backend.
 //!
 //! A decision runs like this:
 //!
@@ -11,7 +11,7 @@
 //!    that the decision read has changed: then it does nothing and returns [`Commit::Changed`], and the caller starts again
 //!    with step 1.
 //!
-//! An engine may lock in step 1, so that step 3 never finds a change (SQLite does). Or it reads without a lock, remembers what
+//! A backend may lock in step 1, so that step 3 never finds a change (SQLite does). Or it reads without a lock, remembers what
 //! it showed, and compares versions in step 3 (stores on another machine do). So a decision may run more than once. Only the
 //! run that was committed counts.
 //!
@@ -26,7 +26,7 @@
 //!   [`StoreError::Mismatch`]. Changes apply in the order of the list.
 //! - **Numbers.** [`Records::next_number`] returns a number that is larger than every number that the store returned before, also
 //!   if the transaction was dropped, the process was killed, or the machine lost power. A snapshot returns no numbers.
-//!   An engine may commit decisions about different records in another order than it has drawn their numbers. Of two commits
+//!   A backend may commit decisions about different records in another order than it has drawn their numbers. Of two commits
 //!   that concern the same record or key range, the later one has the larger numbers, if it drew them after it had read.
 //! - **Time.** [`Records::now`] is the store's clock. It is one clock for all users, and it never goes back: a transaction never
 //!   reads a moment in a record that is later than its own `now`. Every moment in a record comes from this clock.
@@ -36,7 +36,7 @@
 //! - **Unknown outcome.** If a store cannot tell whether it committed, it fails with [`StoreError::InDoubt`]. A store that cannot
 //!   be reached fails with [`StoreError::Unreachable`], and has changed nothing.
 //!
-//! The cases in `conformance/` hold every engine to all of it.
+//! The cases in `tests/conformance/` hold every backend to all of it.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ use lockkeeper_core::time::Moment;
 
 use super::StoreError;
 
-/// An engine that stores leases and tickets.
+/// A backend that stores leases and tickets.
 pub trait LeaseStore: Send + Sync {
     /// Starts a decision.
     fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError>;
@@ -65,6 +65,12 @@ pub trait LeaseStore: Send + Sync {
     /// Whether this process can only read the store.
     fn is_read_only(&self) -> bool {
         false
+    }
+
+    /// Lets the numbers go on above this one, if they do not yet. So the tokens of a store to which another one was moved are
+    /// larger than those of the other one. False if the server draws numbers in a way that cannot be changed.
+    fn raise_numbers(&self, _above: u64) -> Result<bool, StoreError> {
+        Ok(false)
     }
 
     /// Removes the wakers of dead processes that no record names. Stores whose wakers end with their process do nothing.
@@ -141,10 +147,30 @@ impl Granted {
 /// What a store says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Examination {
-    /// The name and version of the engine; empty if it has nothing to say.
-    pub engine: String,
+    /// The name and version of the backend; empty if it has nothing to say.
+    pub backend: String,
     /// The version of the tables, if there are any.
     pub schema: Option<i64>,
     /// What is wrong, one sentence each.
     pub flaws: Vec<String>,
+    /// How the store may lose leases although nothing is wrong with it.
+    pub risks: Vec<Risk>,
+}
+
+/// How a store may lose leases, by the settings of its server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Risk {
+    /// It keeps nothing on disk.
+    Forgets,
+    /// It removes keys when its memory is full.
+    Evicts {
+        /// The setting.
+        policy: String,
+    },
+    /// Replicas copy it some time later. One that takes its place may lack the latest leases.
+    Replicas {
+        /// How many.
+        count: usize,
+    },
 }

@@ -4,20 +4,34 @@
 //!
 //! This crate is unstable: it has no semver promise. Programs use the crate `lockkeeper`.
 
+mod address_error;
 pub mod encoding;
 mod error;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 mod lease_store;
 mod memory;
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
+mod optimistic;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod runs;
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
+mod server_address;
 pub mod sqlite;
 
+pub use address_error::AddressError;
 pub use error::StoreError;
-pub use lease_store::{Commit, Examination, Granted, LeaseStore, Transaction, Waker};
+#[cfg(feature = "etcd")]
+pub use etcd::{EtcdAddress, EtcdStore};
+pub use lease_store::{Commit, Examination, Granted, LeaseStore, Risk, Transaction, Waker};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use postgres::{AddressError, PostgresAddress, PostgresStore};
+pub use postgres::{LEAST_PRIVILEGES, PostgresAddress, PostgresStore, ServerCheck};
+#[cfg(feature = "redis")]
+pub use redis::{RedisAddress, RedisStore};
 #[cfg(feature = "postgres")]
 pub use runs::PostgresRunStore;
 pub use runs::{RunStore, SqliteRunStore};

@@ -7,6 +7,7 @@
 //! | what | how |
 //! |---|---|
 //! | number | the timeline of the server, then a sequence. Each answer of the server brings a block of 16 numbers |
+//! | memory | a server that was started, promoted or restored is a new incarnation: see `lockkeeper.notice` |
 //! | clock | the server's clock, which never goes back. Between two answers the time since the last one is added |
 //! | wake-up | `NOTIFY` on the channel of the waker, after the commit and outside of it |
 //!
@@ -14,27 +15,33 @@
 //! is the same, because a decision draws its numbers after it has read them.
 
 mod address;
+mod check;
 pub(crate) mod connection;
-mod parts;
 mod records;
 pub(crate) mod rows;
 mod wakers;
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use lockkeeper_core::id::WakerId;
-use lockkeeper_core::records::{Effect, Records};
+use lockkeeper_core::records::{Change, Effect, Records};
 use lockkeeper_core::time::Moment;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-pub use self::address::{AddressError, PostgresAddress};
+pub use self::address::PostgresAddress;
+pub use self::check::{LEAST_PRIVILEGES, ServerCheck};
 use self::connection::{Failure, Server};
-use self::records::{PostgresRecords, PostgresSnapshot};
-use super::{Examination, Granted, LeaseStore, StoreError, Transaction, Waker};
-use lockkeeper_platform::random;
+use self::records::PostgresMoment;
+pub(crate) use super::optimistic::TRIES;
+use super::optimistic::clock::StoreClock;
+use super::optimistic::decision::Decision;
+use super::optimistic::listener::wake_ups;
+use super::optimistic::snapshot::Snapshot;
+use super::optimistic::{in_doubt, random_number};
+use super::{Examination, LeaseStore, StoreError, Transaction, Waker};
 
 /// The version of the tables.
 const VERSION: i32 = 1;
@@ -43,33 +50,25 @@ const SCHEMA: &str = include_str!("postgres/schema.sql");
 const BLOCK: u64 = 16;
 /// The lock under which one program makes the tables.
 const MIGRATION_LOCK: i64 = 0x6c6f_636b_6b65_6570;
-/// How often a call is tried whose connection breaks.
-pub(crate) const TRIES: usize = 3;
-/// A moment in a record that is further ahead than this was not written by a decision of now.
-const PLAUSIBLE: Duration = Duration::from_secs(60);
 
 /// Leases and tickets of one project in a PostgreSQL database.
 pub struct PostgresStore {
     pub(crate) server: Server,
     pub(crate) project: i32,
-    clock: Mutex<Clock>,
-}
-
-/// What is known of the store's clock.
-struct Clock {
-    /// The moment of the last answer.
-    moment: i64,
-    /// When that answer came.
-    at: Instant,
+    pub(crate) clock: StoreClock,
+    /// The largest number that the server has drawn, as far as this process knows.
+    drawn: AtomicU64,
+    /// Where the project was moved to before it was opened.
+    was_moved_to: Option<String>,
 }
 
 /// What each answer of the server brings along.
-struct Answer {
+struct Head {
     moment: i64,
     numbers: Range<u64>,
 }
 
-impl Answer {
+impl Head {
     /// Reads the columns `moment` and `numbers`, which begin at `index`.
     fn from_row(row: &Row, index: usize) -> Result<Self, StoreError> {
         let first = rows::get::<i64>(row, index + 1)?.cast_unsigned();
@@ -95,16 +94,10 @@ impl PostgresStore {
         // The second statement sees what the first one has made.
         let [_, found] = server
             .query_two(
+                ("SELECT lockkeeper.make_project($1)", &name),
                 (
-                    "WITH made AS (
-                        INSERT INTO lockkeeper.project (name) SELECT $1
-                        WHERE NOT EXISTS (SELECT FROM lockkeeper.project WHERE name = $1)
-                        ON CONFLICT DO NOTHING RETURNING id
-                     ) INSERT INTO lockkeeper.clock SELECT id, lockkeeper.wall(), 0 FROM made",
-                    &name,
-                ),
-                (
-                    "SELECT id, (SELECT version FROM lockkeeper.about), lockkeeper.moment(id), lockkeeper.numbers()
+                    "SELECT id, (SELECT version FROM lockkeeper.about), lockkeeper.moment(id), lockkeeper.numbers(),
+                         (SELECT other FROM lockkeeper.moved WHERE moved.project = project.id)
                      FROM lockkeeper.project WHERE name = $1",
                     &name,
                 ),
@@ -116,9 +109,32 @@ impl PostgresStore {
             let address = server.address().to_owned();
             return Err(StoreError::TooNew { address, found: version.into(), known: VERSION.into() });
         }
-        let answer = Answer::from_row(row, 2)?;
-        let clock = Mutex::new(Clock { moment: answer.moment, at: Instant::now() });
-        Ok(Self { project: rows::get(row, 0)?, server, clock })
+        let answer = Head::from_row(row, 2)?;
+        let (clock, drawn) = (StoreClock::new(answer.moment), AtomicU64::new(answer.numbers.start));
+        let was_moved_to = rows::get(row, 4)?;
+        Ok(Self { project: rows::get(row, 0)?, server, clock, drawn, was_moved_to })
+    }
+
+    /// Fails if the project had been moved to another store when it was opened.
+    pub fn refuse_moved(&self) -> Result<(), StoreError> {
+        match &self.was_moved_to {
+            Some(to) => Err(StoreError::Moved { address: self.server.address().to_owned(), to: to.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the project was moved to.
+    pub(crate) fn moved_to(&self) -> Result<Option<String>, StoreError> {
+        let project: [(&(dyn ToSql + Sync), Type); 1] = [(&self.project, Type::INT4)];
+        let sql = "SELECT other FROM lockkeeper.moved WHERE project = $1";
+        let found = self.call(|server| server.query(sql, &project))?;
+        found.first().map(|row| rows::get(row, 0)).transpose()
+    }
+
+    /// Marks the project as moved to another store, or not.
+    pub(crate) fn set_moved_to(&self, to: Option<&str>) -> Result<(), StoreError> {
+        let params: [(&(dyn ToSql + Sync), Type); 2] = [(&self.project, Type::INT4), (&to, Type::TEXT)];
+        self.call(|server| server.query("SELECT lockkeeper.set_moved($1, $2)", &params)).map(|_| ())
     }
 
     /// Runs a call that may be made twice. If its connection breaks, tries again with a new one.
@@ -135,104 +151,63 @@ impl PostgresStore {
         called.map_err(|failure| failure.explain(self.server.address()))
     }
 
-    /// Asks for the moment and for numbers.
-    fn ask(&self) -> Result<Answer, StoreError> {
-        let project: [(&(dyn ToSql + Sync), Type); 1] = [(&self.project, Type::INT4)];
-        let rows =
-            self.call(|server| server.query("SELECT lockkeeper.moment($1), lockkeeper.numbers()", &project))?;
-        Answer::from_row(rows.first().ok_or_else(no_row)?, 0)
+    /// Remembers the moment and the numbers of an answer.
+    fn note(&self, answer: &Head) {
+        self.drawn.fetch_max(answer.numbers.start, Ordering::Relaxed);
+        self.clock.move_to(answer.moment);
     }
 
-    /// Remembers the moment of an answer.
-    fn note(&self, answer: &Answer) {
-        self.move_clock_to(answer.moment);
-    }
-
-    /// The moment on the store's clock, or a little before it.
-    pub(crate) fn estimated_now(&self) -> Moment {
-        let clock = self.clock();
-        Moment::from_micros(clock.moment).after(clock.at.elapsed())
-    }
-
-    /// Whether a moment that a record has is later than the clock was thought to be. Then the clock is put forward.
-    fn is_later(&self, moment: i64) -> bool {
-        let now = self.estimated_now();
-        let is_plausible = Moment::from_micros(moment) < now.after(PLAUSIBLE);
-        if is_plausible {
-            self.move_clock_to(moment);
+    /// Tells the server that it is a new incarnation, or that it has forgotten something. Returns since when it remembers.
+    fn notice(&self, has_forgotten: bool) -> Result<Moment, StoreError> {
+        let params: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&self.project, Type::INT4), (&has_forgotten, Type::BOOL)];
+        let noticed = self.call(|server| server.query("SELECT lockkeeper.notice($1, $2)", &params))?;
+        if has_forgotten {
+            self.drawn.store(0, Ordering::Relaxed);
         }
-        is_plausible
-    }
-
-    pub(crate) fn move_clock_to(&self, moment: i64) {
-        let mut clock = self.clock();
-        if Moment::from_micros(moment) > Moment::from_micros(clock.moment).after(clock.at.elapsed()) {
-            *clock = Clock { moment, at: Instant::now() };
-        }
-    }
-
-    fn clock(&self) -> MutexGuard<'_, Clock> {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+        rows::get(noticed.first().ok_or_else(no_row)?, 0).map(Moment::from_micros)
     }
 
     /// Sends the wake-ups of a decision that is committed.
-    fn wake(&self, effects: &[Effect], granted: &[(WakerId, Granted)]) {
-        for effect in effects {
-            match effect {
-                Effect::Wake(waker) => {
-                    let message = granted.iter().find(|(to, _)| to == waker).map(|(_, granted)| *granted);
-                    let params = vec![
-                        (wakers::channel(self.project, *waker), Type::TEXT),
-                        (wakers::payload(message), Type::TEXT),
-                    ];
-                    self.server.send("SELECT pg_notify($1, $2)", params);
-                }
-                // A waker ends with the connection of its process.
-                Effect::RemoveWaker(_) => {}
-            }
+    fn wake(&self, changes: &[Change], effects: &[Effect]) {
+        for (waker, message) in wake_ups(changes, effects) {
+            let params = vec![(wakers::channel(self.project, waker), Type::TEXT), (message, Type::TEXT)];
+            self.server.send("SELECT pg_notify($1, $2)", params);
         }
     }
 
     /// A number of a call that no other call has.
     pub(crate) fn call_number(&self) -> Result<i64, StoreError> {
-        random::number().map(u64::cast_signed).map_err(|source| StoreError::Io {
-            action: "draw a number for",
-            address: self.server.address().to_owned(),
-            source,
-        })
+        random_number("draw a number for", self.server.address()).map(u64::cast_signed)
     }
 
     pub(crate) fn in_doubt(&self, failure: Failure) -> StoreError {
-        let address = self.server.address().to_owned();
-        match failure.explain(&address) {
-            StoreError::Unreachable { address, source } => StoreError::InDoubt { address, source },
-            other => other,
-        }
+        in_doubt(failure.explain(self.server.address()))
     }
 }
 
 impl LeaseStore for PostgresStore {
     fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError> {
-        Ok(Box::new(PostgresRecords::new(self)))
+        Ok(Box::new(Decision::new(self)))
     }
 
     fn snapshot(&self) -> Result<Box<dyn Records<StoreError> + '_>, StoreError> {
-        Ok(Box::new(PostgresSnapshot::begin(self)?))
+        Ok(Box::new(Snapshot(PostgresMoment::begin(self)?)))
     }
 
     fn waker(&self) -> Result<Box<dyn Waker>, StoreError> {
         // One bit is left out so that the id is a signed integer.
-        let id = random::number().map(|number| WakerId(number >> 1));
-        let id = id.map_err(|source| StoreError::Io {
-            action: "make a waker for",
-            address: self.server.address().to_owned(),
-            source,
-        })?;
-        self.waker_with_id(id)
+        let number = random_number("make a waker for", self.server.address())?;
+        self.waker_with_id(WakerId(number >> 1))
     }
 
     fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {
         wakers::listen(&self.server, self.project, id)
+    }
+
+    fn raise_numbers(&self, above: u64) -> Result<bool, StoreError> {
+        let above: [(&(dyn ToSql + Sync), Type); 1] = [(&above.cast_signed(), Type::INT8)];
+        self.call(|server| server.query("SELECT lockkeeper.raise_numbers($1)", &above)).map(|_| true)
     }
 
     fn examine(&self, _thorough: bool) -> Result<Examination, StoreError> {
@@ -251,12 +226,13 @@ impl LeaseStore for PostgresStore {
         let (keys, records): (i64, i64) = (rows::get(row, 2)?, rows::get(row, 3)?);
         let flaw = |count: i64, what: &str| (count > 0).then(|| format!("{count} {what}"));
         Ok(Examination {
-            engine: rows::get(row, 0)?,
+            backend: rows::get(row, 0)?,
             schema: Some(rows::get(row, 1)?),
             flaws: [flaw(keys, "keys of no record"), flaw(records, "records without a key")]
                 .into_iter()
                 .flatten()
                 .collect(),
+            risks: Vec::new(),
         })
     }
 }

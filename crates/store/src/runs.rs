@@ -1,4 +1,4 @@
-//! `RunStore`: stores requests, runs, their events and the workers. This page is the contract that every engine fulfils.
+//! `RunStore`: stores requests, runs, their events and the workers. This page is the contract that every backend fulfils.
 //!
 //! A run changes by compare-and-set. The engine reads a run from a snapshot ([`RunStore::snapshot`]), a pure function of
 //! [`lockkeeper_core::run::transition`] computes the next record, and [`RunStore::move_runs`] writes it if the run still has
@@ -24,20 +24,29 @@
 //!   by its id only.
 //! - **Time.** [`RunStore::now`] and [`RunRecords::now`] are the store's clock. It is one clock for all users. Every timestamp
 //!   in a record comes from it. After a reboot the store moves the timestamps of open runs onto the new clock. `now` neither
-//!   waits nor fails, because a worker needs it while the store cannot be reached. An engine on another machine measures
+//!   waits nor fails, because a worker needs it while the store cannot be reached. A backend whose server is on another machine measures
 //!   how far its clock is ahead of the clock of this machine, when it opens and with every transaction.
 //! - **Changes.** A process that subscribes, then reads, then sleeps on the signal is woken by every change that is committed
 //!   after the read. A signal may come without a reason, and a little before the change is visible.
 //! - **Strict.** A record that cannot be is reported as [`StoreError::Damaged`], and never replaced.
+//! - **Sessions.** A store that several machines share keeps when each worker was last heard of. A renewal is a compare-and-set
+//!   on the number of the last heartbeat, so that two copies of one worker do not both go on.
+//! - **Import.** [`RunStore::import`] copies everything that a snapshot of another store shows: requests, runs, events with their
+//!   positions, the order of the queue, the last auto-run. It is one transaction: all of it was read back and compared when it is
+//!   committed, and until then other users see an empty store. Moments of open runs are moved onto the clock of this store. Workers are not
+//!   copied. A store that has records is refused with [`StoreError::NotEmpty`], unless they are to be replaced.
+//! - **Moved.** When [`RunStore::set_moved_to`] has returned, nothing can be submitted, moved, claimed or registered any more, by any
+//!   process: that fails with [`StoreError::Moved`]. Snapshots and [`RunStore::import`] still work.
 //! - **Unknown outcome.** If a store cannot tell whether it committed, it fails with [`StoreError::InDoubt`]. The caller reads
 //!   the runs again: a run that has the new record was moved, and a run that was claimed has the kernel lock of the claim
 //!   ([`RunRecords::run_with_lock`]). The same transitions can be tried again, because they cannot apply twice. A store that
 //!   cannot be reached fails with [`StoreError::Unreachable`], and has changed nothing.
 //!
-//! The cases in `tests/conformance_runs/` hold every engine to all of it.
+//! The cases in `tests/conformance_runs/` hold every backend to all of it.
 
 mod columns;
 mod filter;
+mod import;
 mod order;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -46,6 +55,7 @@ mod records;
 mod spec;
 mod sqlite;
 
+use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
 use lockkeeper_core::id::{HolderId, RequestId, RunId, WorkerId};
@@ -57,14 +67,17 @@ use lockkeeper_core::run::{Run, Stamp, Status};
 use lockkeeper_core::time::Moment;
 
 pub use filter::{Listing, RequestFilter, RunFilter};
+pub use import::{Import, Imported};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresRunStore;
-pub use records::{AutoRun, AutoRunChange, Match, Removed, StoredEvent, StoredRequest, Timing, Worker};
+pub use records::{
+    AutoRun, AutoRunChange, Match, Removed, Renewal, StoredEvent, StoredRequest, Timing, Worker,
+};
 pub use sqlite::SqliteRunStore;
 
 use super::{Examination, StoreError};
 
-/// An engine that stores requests and runs.
+/// A backend that stores requests and runs.
 pub trait RunStore: Send + Sync {
     /// The time on the store's clock. It never waits for the store: see the contract.
     fn now(&self) -> Stamp;
@@ -108,8 +121,15 @@ pub trait RunStore: Send + Sync {
     /// Records that no process of an ended run lives: clears its process and its lease. It is no event.
     fn clear_processes(&self, run: &Run) -> Result<(), StoreError>;
 
-    /// Registers a worker.
+    /// Registers a worker. When it started is also the number of its first heartbeat.
     fn register_worker(&self, worker: &Worker) -> Result<(), StoreError>;
+
+    /// Renews the session of a worker, on the store's clock, by compare-and-set: its last heartbeat must have one of the
+    /// numbers `expected`, and gets the number `beat`. Only a store that several machines share has sessions. On
+    /// [`StoreError::InDoubt`] the heartbeat may have been written, and the next call expects both numbers.
+    fn renew_worker(&self, _id: &WorkerId, _expected: &[i64], _beat: i64) -> Result<Renewal, StoreError> {
+        Ok(Renewal::Gone)
+    }
 
     /// Removes a worker.
     fn remove_worker(&self, id: &WorkerId) -> Result<(), StoreError>;
@@ -122,6 +142,15 @@ pub trait RunStore: Send + Sync {
 
     /// Removes the requests that [`RunRecords::prunable`] lists, with their runs and events.
     fn prune(&self, before_unix_micros: i64) -> Result<Vec<Removed>, StoreError>;
+
+    /// Copies the records of another store into this one. See the contract.
+    fn import(&self, import: &Import<'_>) -> Result<Imported, StoreError>;
+
+    /// The store that this one was moved to.
+    fn moved_to(&self) -> Result<Option<String>, StoreError>;
+
+    /// Marks this store as moved to another one, or as not moved.
+    fn set_moved_to(&self, to: Option<&str>) -> Result<(), StoreError>;
 
     /// Returns when everything that was written so far survives a power cut (group commit).
     fn sync(&self) -> Result<(), StoreError>;
@@ -203,6 +232,16 @@ pub trait RunRecords {
         Ok(found)
     }
 
+    /// Requests in the order in which they were submitted, the oldest first: those after this one.
+    fn requests_in_order(
+        &self,
+        after: Option<&RequestId>,
+        limit: usize,
+    ) -> Result<Vec<StoredRequest>, StoreError>;
+
+    /// Runs with their requests in the order in which they were queued, the oldest first: those after this one.
+    fn runs_in_order(&self, after: Option<&RunId>, limit: usize) -> Result<Vec<(Run, Request)>, StoreError>;
+
     /// The ids of the requests that match, the latest first.
     fn matching(&self, filter: &RequestFilter) -> Result<Vec<Match>, StoreError>;
 
@@ -244,6 +283,9 @@ pub trait RunRecords {
     /// out. Attempts that were due at `looked_at` are left out: they do not wait for time.
     fn next_due(&self, looked_at: Moment) -> Result<Option<Moment>, StoreError>;
 
+    /// Queued runs of stages, the oldest first. Only the executor of their stage claims them.
+    fn queued_in_stages(&self) -> Result<Vec<Run>, StoreError>;
+
     /// Runs that a worker executes, and ended runs whose processes may live.
     fn active_runs(&self) -> Result<Vec<Run>, StoreError>;
 
@@ -252,6 +294,12 @@ pub trait RunRecords {
 
     /// All registered workers, the oldest first.
     fn workers(&self) -> Result<Vec<Worker>, StoreError>;
+
+    /// The machines that execute or executed these runs, as far as they are known. Only a store that several machines share
+    /// keeps them.
+    fn hosts(&self, _runs: &[&RunId]) -> Result<HashMap<RunId, String>, StoreError> {
+        Ok(HashMap::new())
+    }
 
     /// The last auto-run.
     fn auto_run(&self) -> Result<Option<AutoRun>, StoreError>;
@@ -297,7 +345,8 @@ pub struct Claims<'c> {
     pub order: ClaimOrder,
 }
 
-/// Which runs a worker claims. It claims no run that needs a lease or a lock file: only a claimer can get those.
+/// Which runs a worker claims. It claims no run that needs a lease or a swarm's lock file: only the claimer of the engine can get
+/// those. With aiflow only the claimer may claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimOrder {
     /// The first of the queue. It stops at the first run that needs a lease or a lock file.

@@ -13,6 +13,7 @@
 
 mod connections;
 mod examine;
+pub(super) mod moved;
 mod records;
 mod rows;
 mod schema;
@@ -216,6 +217,15 @@ impl SqliteStore {
         }
     }
 
+    /// The limit of numbers that the database has.
+    fn noted_limit(&self, connection: &Connection) -> Result<u64, StoreError> {
+        let noted = || {
+            let mut statement = connection.prepare_cached("SELECT highest FROM numbers")?;
+            statement.query_row([], |row| row.get::<_, i64>(0))
+        };
+        self.database(noted()).map(i64::cast_unsigned)
+    }
+
     /// Writes the limit of numbers into the database, in case `tokens` is lost.
     fn note_limit(&self, connection: &Connection, limit: u64) -> Result<(), StoreError> {
         let noted = connection.execute("UPDATE numbers SET highest = ?1", [limit.cast_signed()]);
@@ -250,6 +260,18 @@ impl LeaseStore for SqliteStore {
 
     fn is_read_only(&self) -> bool {
         self.is_read_only
+    }
+
+    fn raise_numbers(&self, above: u64) -> Result<bool, StoreError> {
+        let lock = self.write_lock.lock();
+        let _alone = lock.map_err(|error| StoreError::lock(&self.folder.join("gate"), error))?;
+        let connection = self.connection()?;
+        let mut drawing = self.tokens.draw(self.noted_limit(&connection)?, &self.write_lock)?;
+        drawing.raise(above);
+        if let Some(limit) = drawing.keep()? {
+            self.note_limit(&connection, limit)?;
+        }
+        Ok(true)
     }
 
     fn sweep(&self) -> Result<(), StoreError> {

@@ -19,13 +19,17 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod dice;
+mod etcd_cluster;
 mod fake_model;
 pub mod files;
 mod finished;
 pub mod http;
-mod postgres_proxy;
+mod pooler;
+mod postgres_server;
 pub mod processes;
+mod redis_server;
 mod server;
+mod server_proxy;
 pub mod stages;
 mod started;
 mod stream;
@@ -35,14 +39,18 @@ mod wait;
 mod world;
 
 pub use dice::Dice;
+pub use etcd_cluster::{EtcdCluster, etcd_remembers};
 pub use fake_model::{Asked, Call, FakeModel, Script};
 pub use finished::Finished;
-pub use postgres_proxy::{Break, PostgresProxy};
+pub use pooler::Pooler;
+pub use postgres_server::PostgresServer;
+pub use redis_server::{RedisServer, redis_command};
 pub use rustix::process::Signal;
 pub use server::ServerProcess;
+pub use server_proxy::{Break, ServerProxy};
 pub use started::Started;
 pub use terminal::Terminal;
-pub use tools::{is_installed, is_root, skip, this_test, this_test_line};
+pub use tools::{is_installed, is_root, skip, skip_server, this_test, this_test_line};
 pub use wait::{LIMIT, until, until_seen};
 pub use world::World;
 

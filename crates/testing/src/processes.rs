@@ -40,6 +40,16 @@ pub fn kill(pid: u32) {
     until("the killed process is gone", || !is_alive(pid));
 }
 
+/// Whether all threads of a process are stopped.
+#[must_use]
+pub fn is_stopped(pid: u32) -> bool {
+    let mut threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.all(|thread| {
+        let stat = fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+    })
+}
+
 /// Waits until a file holds a process number and a newline, and returns the number.
 #[track_caller]
 pub fn pid_in(file: &Path) -> u32 {

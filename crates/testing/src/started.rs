@@ -114,8 +114,9 @@ impl Started {
     /// Kills it, closes its stdin, and waits for its death. Processes that it started live on.
     #[track_caller]
     pub fn kill(&mut self) -> ExitStatus {
-        self.input = None;
         self.process.kill().unwrap();
+        // Not before: a process that waits for the end of its input would go on.
+        self.input = None;
         self.process.wait().unwrap()
     }
 

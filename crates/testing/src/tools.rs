@@ -7,6 +7,15 @@ pub fn skip(needs: &str) {
     eprintln!("SKIPPED: needs {needs}; nothing was checked");
 }
 
+/// The same for a server that CI has to have: there it is a failure.
+///
+/// # Panics
+/// With `CI=true`.
+pub fn skip_server(needs: &str) {
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "this test needs {needs}");
+    skip(needs);
+}
+
 /// Whether a program is on the `PATH`.
 #[must_use]
 pub fn is_installed(program: &str) -> bool {

@@ -107,6 +107,26 @@ fn remove_leftovers(state: &Path) {
     }
 }
 
+/// Waits until no other git command has the common index locked. False: one has, for longer than anybody waits, such as a `git commit`
+/// whose editor is open.
+pub(super) fn wait_for_common_index(git: &Git) -> bool {
+    let lock = git.folder.join("index.lock");
+    if !is_locked(&lock) {
+        return true;
+    }
+    let watch = Changes::watch(&git.folder).unwrap_or_else(|_| Changes::disabled());
+    let until = Instant::now() + PATIENCE;
+    loop {
+        watch.drain();
+        if !is_locked(&lock) || Instant::now() >= until {
+            return !is_locked(&lock);
+        }
+        let descriptors: Vec<_> = watch.as_fd().into_iter().collect();
+        // If the wait fails, the loop looks again at once, until the time is up.
+        let _ = poll::wait(&descriptors, Some(LOOK_AGAIN));
+    }
+}
+
 /// Sets these paths in the common index to what was committed. Waits if another git command has locked it.
 pub(super) fn set_in_common_index(git: &Git, entries: &[Entry]) -> Result<(), GitError> {
     let input = index_info(entries);

@@ -40,16 +40,17 @@ pub struct Staging<'s> {
 }
 
 impl<'s> Staging<'s> {
-    /// Looks at the index of a work tree. None where nothing is committed yet, or a merge is under way: git alone decides there.
+    /// Looks at the index of a work tree. None while a merge is under way: git alone decides there.
     pub fn look(
         git: Git,
         state: &'s Path,
         engine: &Engine,
         owner: &'s Owner,
     ) -> Result<Option<Self>, GitError> {
-        // Without a commit there is no HEAD to compare with.
-        let before = if git.folder.join("MERGE_HEAD").exists() { None } else { staged(&git).ok() };
-        let Some(before) = before else { return Ok(None) };
+        if git.folder.join("MERGE_HEAD").exists() {
+            return Ok(None);
+        }
+        let before = staged(&git)?;
         let mut known = read(state).map_err(GitError::NotStarted)?;
         if known.iter().any(|(of, _)| of != owner.as_str()) {
             let listing = engine.listing().map_err(|error| GitError::NotStarted(io::Error::other(error)))?;
@@ -100,7 +101,13 @@ impl<'s> Staging<'s> {
 
 /// `:MODE MODE OBJECT OBJECT STATUS` and the path, each ended by a zero byte: first as in HEAD, then as in the index.
 fn staged(git: &Git) -> Result<Vec<Staged>, GitError> {
-    let output = git.run(None, &["diff-index", "--cached", "--raw", "-z", "--no-renames", "HEAD"], b"")?;
+    // Before the first commit, everything in the index is new. The name of the empty tree depends on the repository's hash.
+    let empty_tree = || git.run(None, &["hash-object", "-t", "tree", "--stdin"], b"");
+    let head = git
+        .head()
+        .map_or_else(|| empty_tree().map(|name| path_text(name.trim_ascii())), |head| Ok(head.into()))?;
+    let head = head.to_string_lossy();
+    let output = git.run(None, &["diff-index", "--cached", "--raw", "-z", "--no-renames", &head], b"")?;
     let mut tokens = output.split(|byte| *byte == 0);
     let mut found = Vec::new();
     while let (Some(raw), Some(path)) = (tokens.next(), tokens.next()) {

@@ -9,6 +9,7 @@ use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::Moment;
+use lockkeeper_engine::location::literal_pattern;
 use lockkeeper_engine::open::{OpenError, has_store, open_engine};
 use lockkeeper_engine::{Acquired, WaitOptions};
 use lockkeeper_platform::wall_clock::WallTime;
@@ -18,6 +19,8 @@ use super::stores::{Store, Stores};
 use super::{Hook, HookError};
 use crate::Event;
 use crate::open_calls::{OpenCall, OpenName};
+use crate::place::join;
+use crate::repository::{locate, real_path, takes_part};
 use crate::session::Session;
 
 /// What has changed in the calls of an agent.
@@ -57,6 +60,12 @@ impl Hook<'_> {
                     call.id == id && !call.background && !call.waited && std::mem::take(&mut is_first)
                 };
                 self.close(session, ends, now, &mut changes);
+                // A call that was taken for one that only reads was not opened. It began when the agent was last seen.
+                let began = session.seen_at.saturating_mul(1_000_000);
+                let unopened = OpenCall { began, root: self.root(), ..OpenCall::default() };
+                if is_first && self.tells_more(&unopened) {
+                    changes.look.push(unopened);
+                }
             }
             Event::TurnBegins => {
                 self.close(session, |call| !call.background && !call.waited, now, &mut changes);
@@ -88,8 +97,22 @@ impl Hook<'_> {
         changes.free.extend(free);
         for call in closed {
             call.paths.iter().for_each(|path| session.note_written(path, now));
-            changes.look.extend(Some(call).filter(is_unseen));
+            changes.look.extend(Some(call).filter(|call| is_unseen(call) || self.tells_more(call)));
         }
+    }
+
+    /// The root of the work tree in which the agent works. Empty if it takes no part.
+    fn root(&self) -> PathBuf {
+        let location = locate(&self.cwd, self.call.state.as_deref()).filter(takes_part);
+        location.map(|location| location.root).unwrap_or_default()
+    }
+
+    /// Whether the harness says that a call has changed a file that was not known before.
+    fn tells_more(&self, call: &OpenCall) -> bool {
+        let told = self.input.changed.iter().flatten().filter_map(|path| real_path(&join(&self.cwd, path)));
+        !call.background
+            && call.root != PathBuf::new()
+            && told.into_iter().any(|path| !call.paths.contains(&path))
     }
 
     /// Keeps the names of commands that continue in the background after the tool has ended.
@@ -162,12 +185,17 @@ impl Hook<'_> {
     pub(super) fn call_patiently(
         &self,
         store: &Store,
-        call: &AgentCall,
+        mut call: AgentCall,
     ) -> Result<(AgentAnswer, Moment), HookError> {
         let until = Instant::now() + self.call.patience;
         let mut received: Vec<Lease> = Vec::new();
         loop {
-            let (mut answer, now) = store.call(call)?;
+            let (mut answer, now) = store.call(&call)?;
+            let files = files_beside(&answer, store, &call.files);
+            if !files.is_empty() {
+                call.files.extend(files);
+                continue;
+            }
             let ticket = answer.denied.iter().find_map(|denial| denial.ticket.as_ref());
             let waits = !answer.denied.is_empty() && answer.denied.iter().all(can_be_waited_for);
             let (true, Some(ticket), true) = (waits, ticket, Instant::now() < until) else {
@@ -185,6 +213,25 @@ impl Hook<'_> {
             }
         }
     }
+}
+
+/// The leases that stopped a check of a pattern, are on a file that is there and is no folder, and whose file the pattern does not
+/// match: nothing that the pattern matches is below a file.
+fn files_beside(answer: &AgentAnswer, store: &Store, known: &[LeaseId]) -> Vec<LeaseId> {
+    let checks = answer.denied.iter().filter(|denial| denial.ticket.is_none() && denial.cycle.is_empty());
+    let leases = checks.flat_map(|denial| &denial.blockers).flat_map(|blocker| &blocker.leases);
+    let is_file = |lease: &Lease| {
+        lease.claim.targets().all(|target| match target {
+            Target::Path(pattern) => {
+                let path = store.root.join(pattern.literal_prefix());
+                literal_pattern(pattern.literal_prefix()) == pattern.as_str()
+                    && path.symlink_metadata().is_ok_and(|meta| !meta.is_dir())
+            }
+            Target::Name(_) => false,
+        })
+    };
+    let new = leases.map(|found| &found.record).filter(|lease| !known.contains(&lease.id));
+    new.filter(|lease| is_file(lease)).map(|lease| lease.id).collect()
 }
 
 /// Whether somebody still has to look at what a call changed.

@@ -17,6 +17,9 @@ use crate::tool::{Action, ToolCall};
 use crate::writes::{Formats, GitUse, Staged, Writes};
 use crate::{HookInput, writes};
 
+/// A longer file is not read to find out what a command writes, in bytes.
+const MAX_TEXT: u64 = 1 << 20;
+
 /// What a tool call would do in repositories that take part.
 #[derive(Default)]
 pub(super) struct Plan {
@@ -42,7 +45,12 @@ impl Plan {
             let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
         };
-        let place = Place { cwd, home: call.home.as_deref(), entry: &entry, names: &names };
+        let text = |path: &Path| {
+            let meta = std::fs::metadata(path).ok()?;
+            let is_small = meta.is_file() && meta.len() <= MAX_TEXT;
+            is_small.then(|| std::fs::read_to_string(path).ok()).flatten()
+        };
+        let place = Place { cwd, home: call.home.as_deref(), entry: &entry, names: &names, text: &text };
         let mut found = writes(tool, &place);
         if is_ours(tool) {
             found.unknown.clear();

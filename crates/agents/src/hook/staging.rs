@@ -20,6 +20,10 @@ impl Hook<'_> {
     /// Why the call is refused: it would take others' changed files along, or format them.
     pub(super) fn takes_others_along(&self, plan: &Plan) -> Result<Option<String>, HookError> {
         for (location, staged) in &plan.staging {
+            // What a merge takes over from another commit is nobody's work here.
+            if is_taking_over(location) {
+                continue;
+            }
             let found = self.foreign_changes(location, |changed| takes(staged, changed, &location.root))?;
             if !found.is_empty() {
                 return Ok(Some(refusal(&found, &self.owner, &(self.call.program)())));
@@ -44,7 +48,7 @@ impl Hook<'_> {
         location: &Location,
         is_taken: impl Fn(&Changed) -> bool,
     ) -> Result<Vec<Foreign>, HookError> {
-        if !has_store(&location.state) || is_taking_over(location) {
+        if !has_store(&location.state) {
             return Ok(Vec::new());
         }
         let listing = open_engine_to_read(&location.state)?.listing().map_err(OpenError::Store)?;

@@ -73,6 +73,9 @@ impl Visit<'_> {
             Err(CommitError::HeadMoved) => {
                 not_done("HEAD has moved meanwhile: somebody else has committed or switched", "")
             }
+            Err(error @ CommitError::IndexLocked(_)) => {
+                not_done(&format!("{error}; such as a `git commit` whose editor is open"), "")
+            }
             Err(error @ (CommitError::Nothing(_) | CommitError::Unmerged(_) | CommitError::Held(_))) => {
                 not_done(&error.to_string(), "")
             }

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use lockkeeper_core::resource::Target;
+use lockkeeper_core::waiting::meets;
+use lockkeeper_engine::HolderEntry;
 use lockkeeper_engine::evidence::{Evidence, verdict_word};
 use lockkeeper_engine::location::Location;
 use lockkeeper_engine::open::OpenError;
@@ -11,7 +13,9 @@ use serde_json::{Value, json};
 
 use super::arguments::{Asked, CallError};
 use super::server::{Server, Visit, engine_to_read};
-use super::wording::{ago, claim_text, conflict, note_text, path_text, since_epoch, target_text};
+use super::wording::{
+    ago, claim_text, conflict, note_text, path_text, since_epoch, target_text, waits_before,
+};
 use crate::board::Board;
 
 /// The most agents, and the most waiters, of one board.
@@ -66,18 +70,33 @@ impl Server {
 }
 
 impl Visit<'_> {
-    /// The leases of others that would block a claim. Waiters are not checked.
+    /// The leases of others that would block a claim, else those who wait before it.
     pub(super) fn check(&self) -> Result<Value, CallError> {
         let mut conflicts = Vec::new();
         if let Some(engine) = engine_to_read(&self.location.state)? {
             let listing = engine.listing().map_err(OpenError::Store)?;
             for claim in self.agent_call(Asked { paths: &[], names: &[], shared: false })?.claims {
                 let shown = claim_text(&claim);
+                let before = conflicts.len();
                 for found in listing.conflicting_leases(&claim.resources) {
                     let lease = &found.holder.lease;
                     if !lease.claim.gives_way_to(&claim) {
                         conflicts.push(conflict(&shown, lease, &found.witness, listing.now, &self.sessions));
                     }
+                }
+                let is_own = |holder: &HolderEntry| {
+                    let lease = &holder.lease;
+                    lease.claim.owner == claim.owner && lease.claim.satisfies(&claim.resources)
+                };
+                if conflicts.len() > before || listing.holders.iter().any(is_own) {
+                    continue;
+                }
+                for waiter in listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free()) {
+                    let ticket = &waiter.ticket;
+                    let witness = claim.resources.iter().find_map(|wanted| meets(wanted, &ticket.claim));
+                    let is_apart = ticket.claim.owner == claim.owner || ticket.claim.is_apart_from(&claim);
+                    let witness = witness.filter(|_| !is_apart);
+                    conflicts.extend(witness.map(|found| waits_before(&shown, ticket, &found, listing.now)));
                 }
             }
         }

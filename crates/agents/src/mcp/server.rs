@@ -199,7 +199,15 @@ impl Visit<'_> {
             });
         }
         let (ttl, stays) = (self.settings.working, self.settings.ticket);
-        Ok(AgentCall { owner: owner.clone(), claims, checks: Vec::new(), ttl, stays, unrenewed: Vec::new() })
+        Ok(AgentCall {
+            owner: owner.clone(),
+            claims,
+            checks: Vec::new(),
+            ttl,
+            stays,
+            unrenewed: Vec::new(),
+            files: Vec::new(),
+        })
     }
 }
 

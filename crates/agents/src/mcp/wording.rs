@@ -97,7 +97,7 @@ pub(super) fn conflict(asked: &str, lease: &Lease, witness: &str, now: Moment, s
     conflict
 }
 
-fn waits_before(asked: &str, ticket: &Ticket, witness: &str, now: Moment) -> Value {
+pub(super) fn waits_before(asked: &str, ticket: &Ticket, witness: &str, now: Moment) -> Value {
     json!({
         "path": asked,
         "owner": path_text(ticket.claim.owner.as_str()),

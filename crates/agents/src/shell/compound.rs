@@ -1,7 +1,7 @@
 //! Parser for compound commands: groups, conditions, loops, functions, tests.
 
 use super::parse::{Parser, SyntaxError};
-use super::syntax::{Item, Join, Kind, List, Word};
+use super::syntax::{Command, Item, Kind, List, Word};
 
 impl Parser<'_> {
     /// Parses a compound command. `None`: here begins a simple one.
@@ -23,7 +23,7 @@ impl Parser<'_> {
             "if" => self.branches_of_if()?,
             "while" | "until" => {
                 let condition = self.list(&["do"])?;
-                Kind::Branches { words: Vec::new(), lists: vec![condition, self.do_group()?], repeats: true }
+                Kind::Loop { condition, body: self.do_group()?, until: word == "until" }
             }
             "for" | "select" => self.for_loop()?,
             "case" => self.case()?,
@@ -39,8 +39,7 @@ impl Parser<'_> {
             }
             "coproc" => {
                 self.skip_blanks();
-                let item = Item { join: Join::Next, pipeline: vec![self.command()?], background: true };
-                Kind::Subshell(vec![item])
+                Kind::Subshell(vec![Item { background: true, ..Item::of(self.command()?) }])
             }
             _ => Kind::Test(self.test_words()?),
         };
@@ -58,21 +57,19 @@ impl Parser<'_> {
     }
 
     fn branches_of_if(&mut self) -> Result<Kind, SyntaxError> {
-        let mut lists = vec![self.list_until("then")?];
+        let mut branches = Vec::new();
         loop {
-            lists.push(self.list(&["elif", "else", "fi"])?);
+            let condition = self.list_until("then")?;
+            branches.push((condition, self.list(&["elif", "else", "fi"])?));
             if self.eat_word("elif") {
-                lists.push(self.list_until("then")?);
-            } else if self.eat_word("else") {
-                lists.push(self.list_until("fi")?);
-                break;
-            } else if self.eat_word("fi") {
-                break;
-            } else {
+                continue;
+            }
+            let otherwise = if self.eat_word("else") { self.list(&["fi"])? } else { List::new() };
+            if !self.eat_word("fi") {
                 return Err(SyntaxError::Unclosed);
             }
+            return Ok(Kind::If { branches, otherwise });
         }
-        Ok(Kind::Branches { words: Vec::new(), lists, repeats: false })
     }
 
     fn for_loop(&mut self) -> Result<Kind, SyntaxError> {
@@ -81,7 +78,8 @@ impl Parser<'_> {
             let words = self.arithmetic_command()?.ok_or(SyntaxError::Unexpected)?;
             self.skip_separators()?;
             let body = if self.eat_word("{") { self.list_until("}")? } else { self.do_group()? };
-            return Ok(Kind::Branches { words, lists: vec![body], repeats: true });
+            let condition = Command { kind: Kind::Test(words), redirects: Vec::new() };
+            return Ok(Kind::Loop { condition: vec![Item::of(condition)], body, until: false });
         }
         let name = self.name().ok_or(SyntaxError::Unexpected)?;
         self.skip_blank_lines()?;
@@ -103,7 +101,7 @@ impl Parser<'_> {
     fn case(&mut self) -> Result<Kind, SyntaxError> {
         self.skip_blanks();
         let mut words = vec![self.word()?.ok_or(SyntaxError::Unexpected)?];
-        let mut lists = Vec::new();
+        let (mut lists, mut has_default) = (Vec::new(), false);
         self.skip_blank_lines()?;
         if !self.eat_word("in") {
             return Err(SyntaxError::Unexpected);
@@ -111,12 +109,14 @@ impl Parser<'_> {
         loop {
             self.skip_blank_lines()?;
             if self.eat_word("esac") {
-                return Ok(Kind::Branches { words, lists, repeats: false });
+                return Ok(Kind::Case { words, lists, has_default });
             }
             let _ = self.eat("(");
             loop {
                 self.skip_blanks();
-                words.push(self.word()?.ok_or(SyntaxError::Unexpected)?);
+                let word = self.word()?.ok_or(SyntaxError::Unexpected)?;
+                has_default |= word.plain() == Some("*");
+                words.push(word);
                 self.skip_blanks();
                 if !self.eat("|") {
                     break;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::outcome::States;
 use super::reader::{Input, Reader};
 use super::state::State;
 use super::syntax::{Command, Item, Kind, Piece, Redirect, Word};
@@ -14,6 +15,12 @@ const MAX_COMBINATIONS: usize = 16;
 impl Reader<'_> {
     /// The fields of a word. Also reads its substitutions.
     pub(super) fn fields(&mut self, word: &Word, state: &State) -> Vec<Value> {
+        // `"$@"` is one field for each argument, as it is.
+        if let [Piece::Variable { name, quoted: true }] = word.without_empty().as_slice()
+            && name == "@"
+        {
+            return state.arguments.clone().unwrap_or_else(|| vec![Value::Unknown]);
+        }
         let words = self.combinations(word, state);
         self.spend(words.iter().map(|word| word.characters.len()).sum());
         let home = self.place.home;
@@ -106,8 +113,12 @@ impl Reader<'_> {
 
     fn run_piece(&mut self, piece: &Piece, state: &State) {
         match piece {
-            Piece::Substitution { list, .. } | Piece::Process(list) => self.list(list, &mut state.clone()),
-            Piece::Opaque { lists, .. } => lists.iter().for_each(|list| self.list(list, &mut state.clone())),
+            Piece::Substitution { list, .. } | Piece::Process(list) => {
+                self.list(list, States::one(state.clone()));
+            }
+            Piece::Opaque { lists, .. } => lists.iter().for_each(|list| {
+                self.list(list, States::one(state.clone()));
+            }),
             Piece::Plain(_) | Piece::Quoted(_) | Piece::Variable { .. } => {}
         }
     }
@@ -124,7 +135,10 @@ impl Reader<'_> {
                     word.push_text(text, Mark::Quoted);
                 }),
                 Piece::Variable { name, quoted } => {
-                    let values = state.values(name);
+                    let values = match name.as_str() {
+                        "@" | "*" => vec![state.joined_arguments()],
+                        name => state.values(name),
+                    };
                     // Another separator: the fields are not worked out.
                     let values = if !quoted && state.variables.contains_key("IFS") {
                         vec![Value::Unknown]
@@ -173,7 +187,7 @@ impl Reader<'_> {
         }
         match self.printed(command, state, &Input::None) {
             Input::Text(text) => Value::Text(text.trim_end_matches('\n').to_owned()),
-            Input::Names(_) | Input::None | Input::Unknown => Value::Unknown,
+            Input::Names(_) | Input::File(_) | Input::None | Input::Unknown => Value::Unknown,
         }
     }
 

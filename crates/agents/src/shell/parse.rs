@@ -115,8 +115,8 @@ impl Parser<'_> {
                 let ends = endings.contains(&word) && join == Join::Next;
                 return if ends { Ok(items) } else { Err(SyntaxError::Unexpected) };
             }
-            let pipeline = self.pipeline()?;
-            let mut item = Item { join, pipeline, background: false };
+            let (pipeline, negated) = self.pipeline()?;
+            let mut item = Item { join, pipeline, negated, background: false };
             self.skip_blanks();
             join = if self.eat("&&") {
                 Join::And
@@ -139,11 +139,17 @@ impl Parser<'_> {
         matches!(self.peek(), None | Some(b')')) || self.looking_at(";;") || self.looking_at(";&")
     }
 
-    fn pipeline(&mut self) -> Result<Vec<Command>, SyntaxError> {
-        let mut commands = Vec::new();
+    /// Parses commands with pipes between them, and whether a `!` is before them.
+    fn pipeline(&mut self) -> Result<(Vec<Command>, bool), SyntaxError> {
+        let (mut commands, mut negated) = (Vec::new(), false);
         loop {
             self.skip_blank_lines()?;
-            while self.eat_word("!") || self.eat_word("time") {
+            loop {
+                if self.eat_word("!") {
+                    negated = !negated;
+                } else if !self.eat_word("time") {
+                    break;
+                }
                 self.skip_blanks();
                 let _ = self.eat_word("-p");
                 self.skip_blanks();
@@ -152,7 +158,7 @@ impl Parser<'_> {
             self.skip_blanks();
             let pipe = !self.looking_at("||") && (self.eat("|&") || self.eat("|"));
             if !pipe {
-                return Ok(commands);
+                return Ok((commands, negated));
             }
         }
     }

@@ -12,6 +12,8 @@ use crate::writes::Target;
 
 /// A script makes at most this many links; others are not followed.
 const MAX_LINKS: usize = 32;
+/// A folder with more entries than this is not listed.
+const MAX_FILES: usize = 200;
 /// Listing folders costs as many steps as this many bytes of text.
 const LISTING_BYTES: usize = 64 * 1024;
 
@@ -70,13 +72,8 @@ impl Reader<'_> {
         match value {
             Value::Text(text) if text.is_empty() || text.contains('\0') => Ok(None),
             Value::Text(text) => {
-                let mut path = join(folder(text)?, text);
-                if let Ok(rest) = path.strip_prefix("/proc/self/cwd") {
-                    path =
-                        state.cwd.as_deref().ok_or("a path in a folder that is not known before")?.join(rest);
-                } else if let Ok(rest) = path.strip_prefix("/proc/self/root") {
-                    path = Path::new("/").join(rest);
-                }
+                let path = without_process(join(folder(text)?, text), state)
+                    .ok_or("a path in a folder that is not known before")?;
                 if path.starts_with("/dev") || path.starts_with("/proc") {
                     return Ok(None);
                 }
@@ -99,7 +96,9 @@ impl Reader<'_> {
     pub(super) fn change_folder(&mut self, value: Option<&Value>, state: &mut State) {
         let cwd = match value {
             None => self.place.home.map(Path::to_path_buf),
-            Some(Value::Text(text)) if text.starts_with('/') => Some(lexical(Path::new(text))),
+            Some(Value::Text(text)) if text.starts_with('/') => {
+                without_process(PathBuf::from(text), state).map(|path| lexical(&path))
+            }
             Some(Value::Text(text)) if text == "-" => match state.values("OLDPWD").as_slice() {
                 [Value::Text(old)] => Some(PathBuf::from(old)),
                 _ => None,
@@ -145,7 +144,63 @@ impl Reader<'_> {
     /// Whether a path is a folder, now or by what the script did before.
     pub(super) fn is_folder(&self, path: &Path) -> bool {
         let path = lexical(path);
-        self.made.contains(&path) || (self.place.entry)(&path) == Some(Entry::Folder)
+        let leads = |(name, leads_to): &(PathBuf, PathBuf)| {
+            Some(lexical(&leads_to.join(path.strip_prefix(name).ok()?)))
+                .filter(|path| (self.place.entry)(path).is_some())
+        };
+        let is_folder = |path: &Path| (self.place.entry)(path) == Some(Entry::Folder);
+        self.made.contains(&path)
+            || is_folder(&path)
+            || self.links.iter().filter_map(leads).any(|path| is_folder(&path))
+    }
+
+    /// Whether the script finds the folder where it is now: it is there, and no command before removes it.
+    pub(super) fn is_surely_folder(&self, path: &Path) -> bool {
+        let path = lexical(path);
+        let removes = |target: &Target| match target {
+            Target::File(file) => *file == path && !self.links.iter().any(|(name, _)| *name == path),
+            Target::Below(folder) => path.starts_with(folder),
+            Target::Pattern(pattern) => pattern.ends_with('/'),
+        };
+        let is_known = self.place.cwd.starts_with(&path) || self.place.home == Some(&*path);
+        self.made.contains(&path)
+            || ((is_known || self.is_folder(&path)) && !self.writes.paths.iter().any(removes))
+    }
+
+    /// Whether the script writes this file before, or something in this folder, as far as that is known.
+    pub(super) fn may_have_written(&self, path: &Path) -> bool {
+        let path = lexical(path);
+        let may = |target: &Target| match target {
+            Target::File(file) => file.starts_with(&path),
+            Target::Below(folder) => path.starts_with(folder) || folder.starts_with(&path),
+            Target::Pattern(_) => true,
+        };
+        !self.writes.unknown.is_empty() || self.writes.paths.iter().any(may)
+    }
+
+    /// The files below a folder, as paths from there. `None`: there are none, or too many, or the script may change them before.
+    pub(super) fn files_below(&mut self, folder: &Path) -> Option<Vec<String>> {
+        let folder = lexical(folder);
+        if self.may_have_written(&folder) {
+            return None;
+        }
+        let (mut files, mut folders) = (Vec::new(), vec![String::new()]);
+        while let Some(below) = folders.pop() {
+            self.spend(LISTING_BYTES / 8);
+            for name in (self.place.names)(&lexical(&folder.join(&below))) {
+                let name = if below.is_empty() { name } else { format!("{below}/{name}") };
+                let is_folder = (self.place.entry)(&folder.join(&name)) == Some(Entry::Folder);
+                if is_folder {
+                    folders.push(name);
+                } else {
+                    files.push(name);
+                }
+                if files.len() + folders.len() > MAX_FILES {
+                    return None;
+                }
+            }
+        }
+        Some(files).filter(|files| !files.is_empty())
     }
 
     pub(super) fn exists(&self, path: &Path) -> bool {
@@ -158,6 +213,14 @@ impl Reader<'_> {
             self.made.extend(path.ancestors().map(Path::to_path_buf));
         }
     }
+}
+
+/// A path without `/proc/self/cwd` and `/proc/self/root` before it. `None`: the folder is not known.
+fn without_process(path: PathBuf, state: &State) -> Option<PathBuf> {
+    if let Ok(rest) = path.strip_prefix("/proc/self/cwd") {
+        return state.cwd.as_deref().map(|cwd| cwd.join(rest));
+    }
+    Some(path.strip_prefix("/proc/self/root").map(|rest| Path::new("/").join(rest)).unwrap_or(path))
 }
 
 /// Takes `.` and `..` out of a pattern. A `..` after a wildcard cannot be worked out.

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use super::outcome::{Outcome, States};
 use super::parse;
 use super::state::{Function, State};
-use super::syntax::{Assignment, Command, Join, Kind, List, Piece, Redirect, Script, Word};
+use super::syntax::{Assignment, Command, Item, Join, Kind, List, Piece, Redirect, Script, Word};
 use super::value::Value;
 use crate::place::Place;
 use crate::writes::Writes;
@@ -51,7 +52,9 @@ pub(super) enum Input {
     Text(String),
     /// Names of files, one in each line.
     Names(Vec<Value>),
-    /// A file, a pipe, or a text that only the shell knows.
+    /// What is in a file.
+    File(PathBuf),
+    /// A pipe, or a text that only the shell knows.
     Unknown,
 }
 
@@ -65,20 +68,29 @@ impl<'a> Reader<'a> {
     pub(super) fn run_script(&mut self, script: Script) {
         let mut state = State::new(self.place.cwd, self.place.home);
         state.bodies = Rc::new(script.bodies);
-        self.list(&script.list, &mut state);
+        self.list(&script.list, States::one(state));
     }
 
     /// Reads a script within a script: `bash -c`, `eval`.
-    pub(super) fn run_text(&mut self, text: &str, state: &mut State) {
+    pub(super) fn run_text(&mut self, text: &str, mut state: State) -> Outcome {
         self.spend(text.len());
         match parse::parse_at_depth(text, self.depth) {
             Ok(script) => {
                 let bodies = std::mem::replace(&mut state.bodies, Rc::new(script.bodies));
-                self.list(&script.list, state);
-                state.bodies = bodies;
+                let mut outcome = self.list(&script.list, States::one(state));
+                outcome.iter_mut().for_each(|state| state.bodies = Rc::clone(&bodies));
+                outcome
             }
-            Err(why) => self.writes.not_known(why.to_string()),
+            Err(why) => {
+                self.writes.not_known(why.to_string());
+                Outcome::either(state)
+            }
         }
+    }
+
+    /// Reads a script that another process runs: the state of this shell stays as it is.
+    pub(super) fn run_elsewhere(&mut self, text: &str, state: &State) {
+        self.run_text(text, state.clone());
     }
 
     /// Counts the work on a text of this length.
@@ -86,85 +98,177 @@ impl<'a> Reader<'a> {
         self.steps += bytes / STEP_BYTES;
     }
 
-    pub(super) fn list(&mut self, list: &List, state: &mut State) {
-        if self.depth >= MAX_DEPTH {
-            self.writes.not_known("the script nests too deeply to follow");
-            return;
-        }
-        self.depth += 1;
-        self.items(list, state);
-        self.depth -= 1;
+    /// Reads commands one after another, in each state in which the shell may come to them.
+    pub(super) fn list(&mut self, list: &List, states: States) -> Outcome {
+        self.deeper(states, |reader, states| reader.items(list, states))
     }
 
-    fn items(&mut self, list: &List, state: &mut State) {
+    /// Reads something one level deeper.
+    fn deeper(&mut self, states: States, read: impl FnOnce(&mut Self, States) -> Outcome) -> Outcome {
+        if self.depth >= MAX_DEPTH {
+            self.writes.not_known("the script nests too deeply to follow");
+            return Outcome::either_of(states);
+        }
+        self.depth += 1;
+        let outcome = read(self, states);
+        self.depth -= 1;
+        outcome
+    }
+
+    fn items(&mut self, list: &List, states: States) -> Outcome {
+        let mut outcome = Outcome { ok: states, ..Outcome::default() };
         for item in list {
-            self.steps += 1;
+            let Outcome { ok, failed, left } = outcome;
+            let none = States::default;
+            let (begin, ok, failed) = match item.join {
+                Join::Next => (ok.and(failed), none(), none()),
+                Join::And => (ok, none(), failed),
+                Join::Or => (failed, ok, none()),
+            };
+            outcome = Outcome { ok, failed, left };
+            self.steps += begin.iter().count();
             if self.steps > MAX_STEPS {
                 self.writes.not_known("the script takes too many steps to follow");
-                return;
+                return outcome.and(Outcome::either_of(begin));
             }
             let in_background = self.in_background;
             self.in_background |= item.background;
-            let mut run = |state: &mut State| match item.pipeline.as_slice() {
-                [command] if !item.background => self.command(command, state, &Input::None),
-                commands => {
-                    let mut input = Input::None;
-                    for (at, command) in commands.iter().enumerate() {
-                        self.command(command, &mut state.clone(), &input);
-                        if at + 1 < commands.len() {
-                            input = self.printed(command, state, &input);
-                        }
-                    }
-                }
-            };
-            if item.join == Join::Or {
-                let mut other = state.clone();
-                run(&mut other);
-                state.merge(other);
-            } else {
-                run(state);
-            }
+            outcome = self.pipeline(item, begin).and(outcome);
             self.in_background = in_background;
         }
+        outcome
     }
 
-    fn command(&mut self, command: &Command, state: &mut State, input: &Input) {
-        let input = self.redirects(&command.redirects, state, input);
-        match &command.kind {
-            Kind::Simple { assignments, words } => self.simple(assignments, words, state, &input),
-            Kind::Subshell(list) => self.list(list, &mut state.clone()),
-            Kind::Group(list) => self.list(list, state),
-            Kind::Branches { words, lists, repeats } => {
-                words.iter().for_each(|word| self.evaluate(word, state));
-                Self::forget_changed(words, state);
-                for list in lists.iter().chain(lists.iter().filter(|_| *repeats)) {
-                    let mut other = state.clone();
-                    self.list(list, &mut other);
-                    state.merge(other);
+    fn pipeline(&mut self, item: &Item, states: States) -> Outcome {
+        if let ([command], false) = (item.pipeline.as_slice(), item.background) {
+            let outcome = self.command(command, states, &Input::None);
+            let Outcome { ok, failed, left } = outcome;
+            return if item.negated {
+                Outcome { ok: failed, failed: ok, left }
+            } else {
+                Outcome { ok, failed, left }
+            };
+        }
+        // Each command is a process of its own.
+        for state in states.iter() {
+            let mut input = Input::None;
+            for (at, command) in item.pipeline.iter().enumerate() {
+                self.command(command, States::one(state.clone()), &input);
+                if at + 1 < item.pipeline.len() {
+                    input = self.printed(command, state, &input);
                 }
             }
-            Kind::For { name, words, body } => self.for_loop(name, words.as_deref(), body, state),
-            Kind::Function { name, body } => {
-                let function =
-                    Function { body: Rc::new(body.as_ref().clone()), bodies: Rc::clone(&state.bodies) };
-                state.functions.insert(name.clone(), function);
-            }
-            Kind::Test(words) => {
-                words.iter().for_each(|word| self.evaluate(word, state));
-                Self::forget_changed(words, state);
-            }
+        }
+        if item.background {
+            Outcome { ok: states, ..Outcome::default() }
+        } else {
+            Outcome::either_of(states)
         }
     }
 
-    fn for_loop(&mut self, name: &str, words: Option<&[Word]>, body: &List, state: &mut State) {
+    fn command(&mut self, command: &Command, mut states: States, input: &Input) -> Outcome {
+        if let Kind::Simple { assignments, words } = &command.kind {
+            let mut outcome = Outcome::default();
+            for state in states.iter() {
+                let input = self.redirects(&command.redirects, state, input);
+                outcome = outcome.and(self.simple(assignments, words, state.clone(), &input));
+            }
+            return outcome;
+        }
+        for state in states.iter() {
+            self.redirects(&command.redirects, state, input);
+        }
+        match &command.kind {
+            Kind::Subshell(list) => {
+                self.list(list, states.clone());
+                Outcome::either_of(states)
+            }
+            Kind::Group(list) => self.list(list, states),
+            Kind::If { branches, otherwise } => self.branches(branches, otherwise, states),
+            Kind::Loop { condition, body, until } => self.repeat(condition, body, *until, states),
+            Kind::Case { words, lists, has_default } => {
+                self.evaluate_all(words, &mut states);
+                let mut outcome = Outcome::default();
+                for list in lists {
+                    outcome = outcome.and(self.list(list, states.clone()));
+                }
+                let none = if *has_default { States::default() } else { states };
+                outcome.and(Outcome { ok: none, ..Outcome::default() })
+            }
+            Kind::For { name, words, body } => {
+                let mut outcome = Outcome::default();
+                for state in states.iter() {
+                    outcome = outcome.and(self.for_loop(name, words.as_deref(), body, state));
+                }
+                outcome
+            }
+            Kind::Function { name, body } => {
+                for state in states.iter_mut() {
+                    let function =
+                        Function { body: Rc::new(body.as_ref().clone()), bodies: Rc::clone(&state.bodies) };
+                    state.functions.insert(name.clone(), function);
+                }
+                Outcome { ok: states, ..Outcome::default() }
+            }
+            Kind::Test(words) => {
+                self.evaluate_all(words, &mut states);
+                Outcome::either_of(states)
+            }
+            Kind::Simple { .. } => Outcome::either_of(states),
+        }
+    }
+
+    fn evaluate_all(&mut self, words: &[Word], states: &mut States) {
+        for state in states.iter_mut() {
+            words.iter().for_each(|word| self.evaluate(word, state));
+            Self::forget_changed(words, state);
+        }
+    }
+
+    fn branches(&mut self, branches: &[(List, List)], otherwise: &List, states: States) -> Outcome {
+        let (mut outcome, mut rest) = (Outcome::default(), states);
+        for (condition, body) in branches {
+            let Outcome { ok, failed, left } = self.list(condition, rest);
+            outcome = outcome.and(self.list(body, ok)).and(Outcome { left, ..Outcome::default() });
+            rest = failed;
+        }
+        outcome.and(self.list(otherwise, rest))
+    }
+
+    /// A loop whose rounds nobody can count: read once from its beginning, and once more from what a round leaves.
+    fn repeat(&mut self, condition: &List, body: &List, until: bool, states: States) -> Outcome {
+        let (mut begin, mut after) = (states, States::default());
+        for _ in 0..2 {
+            let Outcome { ok, failed, left } = self.list(condition, begin.clone());
+            let (goes_on, ends) = if until { (failed, ok) } else { (ok, failed) };
+            let round = self.list(body, goes_on);
+            after = after.and(ends).and(left).and(round.left.clone());
+            let next = begin.before_any_round(&round.left.clone().and(round.next()));
+            if next == begin {
+                break;
+            }
+            begin = next;
+        }
+        Outcome::either_of(after)
+    }
+
+    fn for_loop(&mut self, name: &str, words: Option<&[Word]>, body: &List, state: &State) -> Outcome {
         let values: Vec<Value> = match words {
             Some(words) => words.iter().flat_map(|word| self.fields(word, state)).collect(),
-            None => vec![Value::Unknown],
+            None => state.arguments.clone().unwrap_or_else(|| vec![Value::Unknown]),
         };
+        let (mut now, mut after) = (States::one(state.clone()), States::default());
         for value in values {
-            state.set(name, vec![value]);
-            self.list(body, state);
+            // Nobody knows whether there is one.
+            if value == Value::Unknown {
+                after = after.and(now.clone());
+            }
+            now.iter_mut().for_each(|state| state.set(name, vec![value.clone()]));
+            let round = self.list(body, now);
+            after = after.and(round.left.clone());
+            now = round.left.clone().and(round.next());
         }
+        Outcome::either_of(now.and(after))
     }
 
     /// Reads redirections; gives back what the command then has as its input.
@@ -190,8 +294,10 @@ impl<'a> Reader<'a> {
                     }
                 }
                 Redirect::Read(word) => {
-                    self.evaluate(word, state);
-                    input = Input::Unknown;
+                    input = match self.values(word, state).as_slice() {
+                        [file] => self.input_of(file, &Input::Unknown, state),
+                        _ => Input::Unknown,
+                    };
                 }
                 Redirect::HereString(word) => input = self.input_text(word, state),
                 Redirect::HereDocument(body) => {
@@ -204,61 +310,84 @@ impl<'a> Reader<'a> {
         input
     }
 
-    fn simple(&mut self, assignments: &[Assignment], words: &[Word], state: &mut State, input: &Input) {
-        let fields: Vec<Value> = words.iter().flat_map(|word| self.fields(word, state)).collect();
-        Self::forget_changed(words, state);
+    /// The fields of a call. Before the program of `env` and `sudo` stand assignments, also of values that are not known.
+    fn fields_of_call(&mut self, words: &[Word], state: &State) -> Vec<Value> {
+        let is_env = |word: &Word| matches!(word.plain(), Some("env" | "sudo" | "doas"));
+        let mut before_program = words.first().is_some_and(is_env);
+        let mut fields = Vec::new();
+        for (at, word) in words.iter().enumerate() {
+            let found = self.fields(word, state);
+            let name = word.assigned_name().filter(|_| before_program);
+            match (name, found.as_slice()) {
+                (Some(name), [Value::Unknown]) => fields.push(Value::Text(format!("{name}="))),
+                (name, found) => {
+                    let is_option =
+                        found.iter().all(|field| field.text().is_some_and(|text| text.starts_with('-')));
+                    before_program &= at == 0 || name.is_some() || is_option;
+                    fields.extend_from_slice(found);
+                }
+            }
+        }
+        fields
+    }
+
+    fn simple(
+        &mut self,
+        assignments: &[Assignment],
+        words: &[Word],
+        mut state: State,
+        input: &Input,
+    ) -> Outcome {
+        let fields = self.fields_of_call(words, &state);
+        Self::forget_changed(words, &mut state);
         let mut saved = Vec::new();
         for assignment in assignments {
-            assignment.elements.iter().for_each(|word| self.evaluate(word, state));
+            assignment.elements.iter().for_each(|word| self.evaluate(word, &state));
             let values = match &assignment.value {
-                Some(word) if !assignment.append => self.values(word, state),
+                Some(word) if !assignment.append => self.values(word, &state),
                 Some(word) => {
-                    self.evaluate(word, state);
+                    self.evaluate(word, &state);
                     vec![Value::Unknown]
                 }
                 None => vec![Value::Unknown],
             };
             let before = state.variables.get(&assignment.name).cloned();
             state.set(&assignment.name, values);
-            saved.push((&assignment.name, before));
-            Self::forget_changed(&assignment.value, state);
+            saved.push((assignment.name.as_str(), before));
+            Self::forget_changed(&assignment.value, &mut state);
         }
-        if let Some((program, arguments)) = fields.split_first() {
-            self.program(program, arguments, state, input);
-            // Before a program they hold for the program only.
-            for (name, before) in saved.into_iter().rev() {
-                match before {
-                    Some(values) => state.set(name, values),
-                    None => drop(state.variables.remove(name)),
-                }
-            }
-        }
+        let Some((program, arguments)) = fields.split_first() else {
+            // A substitution may fail.
+            let is_plain =
+                |piece: &Piece| matches!(piece, Piece::Plain(_) | Piece::Quoted(_) | Piece::Variable { .. });
+            let mut values = assignments.iter().flat_map(|assignment| &assignment.value).chain(words);
+            let is_sure = values.all(|word| word.0.iter().all(is_plain));
+            return if is_sure { Outcome::ok(state) } else { Outcome::either(state) };
+        };
+        let mut outcome = self.program(program, arguments, state, input);
+        // Before a program they hold for the program only.
+        outcome.iter_mut().for_each(|state| state.restore(&saved));
+        outcome
     }
 
-    /// Calls a function of the script. False: there is none of this name.
+    /// Calls a function of the script.
     pub(super) fn function(
         &mut self,
-        name: &str,
+        function: &Function,
         arguments: &[Value],
-        state: &mut State,
+        mut state: State,
         input: &Input,
-    ) -> bool {
-        let Some(function) = state.functions.get(name).cloned() else { return false };
-        let saved = state.variables.clone();
-        let bodies = std::mem::replace(&mut state.bodies, function.bodies);
-        for number in 1..=9 {
-            let value = arguments.get(number - 1).cloned().unwrap_or(Value::Text(String::new()));
-            state.set(&number.to_string(), vec![value]);
-        }
-        self.command(&function.body, state, input);
-        state.bodies = bodies;
-        for number in 1..=9 {
-            let name = number.to_string();
-            match saved.get(&name) {
-                Some(values) => state.set(&name, values.clone()),
-                None => drop(state.variables.remove(&name)),
-            }
-        }
-        true
+    ) -> Outcome {
+        let saved = state.arguments.replace(arguments.to_vec());
+        let bodies = std::mem::replace(&mut state.bodies, Rc::clone(&function.bodies));
+        let read = |reader: &mut Self, states| reader.command(&function.body, states, input);
+        let mut outcome = self.deeper(States::one(state), read);
+        outcome.iter_mut().for_each(|state| {
+            state.bodies = Rc::clone(&bodies);
+            state.arguments.clone_from(&saved);
+        });
+        // `return` leaves only the function.
+        let left = std::mem::take(&mut outcome.left);
+        outcome.and(Outcome::either_of(left))
     }
 }

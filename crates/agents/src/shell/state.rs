@@ -10,20 +10,22 @@ use super::value::Value;
 /// The possible values of a variable: more than one after `if` and the like.
 pub(super) type Values = Vec<Value>;
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(super) struct State {
     /// The working folder. `None`: not known any more.
     pub(super) cwd: Option<PathBuf>,
     /// Folders that `pushd` left.
     pub(super) folders: Vec<Option<PathBuf>>,
     pub(super) variables: HashMap<String, Values>,
+    /// `$1`, `$2` and so on. `None`: not known.
+    pub(super) arguments: Option<Vec<Value>>,
     pub(super) functions: HashMap<String, Function>,
     /// The here-documents of the script that runs.
     pub(super) bodies: Rc<Vec<Word>>,
 }
 
 /// A function, with the here-documents of the script that defines it.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(super) struct Function {
     pub(super) body: Rc<Command>,
     pub(super) bodies: Rc<Vec<Word>>,
@@ -44,6 +46,7 @@ impl State {
             cwd: Some(cwd.to_path_buf()),
             folders: Vec::new(),
             variables,
+            arguments: None,
             functions: HashMap::new(),
             bodies: Rc::new(Vec::new()),
         }
@@ -54,7 +57,18 @@ impl State {
             let cwd = self.cwd.as_deref().and_then(Path::to_str);
             return vec![cwd.map_or(Value::Unknown, |cwd| Value::Text(cwd.to_owned()))];
         }
+        if let Ok(number @ 1..) = name.parse::<usize>() {
+            let Some(arguments) = &self.arguments else { return vec![Value::Unknown] };
+            return vec![arguments.get(number - 1).cloned().unwrap_or(Value::Text(String::new()))];
+        }
         self.variables.get(name).cloned().unwrap_or_else(|| vec![Value::Unknown])
+    }
+
+    /// `$*`: the arguments with blanks between them.
+    pub(super) fn joined_arguments(&self) -> Value {
+        let texts: Option<Vec<&str>> =
+            self.arguments.as_ref().and_then(|arguments| arguments.iter().map(Value::text).collect());
+        texts.map_or(Value::Unknown, |texts| Value::Text(texts.join(" ")))
     }
 
     pub(super) fn set(&mut self, name: &str, values: Values) {
@@ -65,25 +79,62 @@ impl State {
         }
     }
 
-    /// Merges the state after a list that may or may not have run: a changed variable then has several possible values.
-    pub(super) fn merge(&mut self, other: Self) {
+    /// Gives variables back the values that they had.
+    pub(super) fn restore(&mut self, saved: &[(&str, Option<Values>)]) {
+        for (name, before) in saved.iter().rev() {
+            match before {
+                Some(values) => self.set(name, values.clone()),
+                None => drop(self.variables.remove(*name)),
+            }
+        }
+    }
+
+    /// Merges another state that is possible as well: a variable in which they differ then has several possible values.
+    pub(super) fn merge(&mut self, mut other: Self) {
         if self.cwd != other.cwd {
             self.cwd = None;
         }
+        if self.folders != other.folders {
+            self.folders = vec![None; self.folders.len().max(other.folders.len())];
+        }
+        if self.arguments != other.arguments {
+            self.arguments = None;
+        }
+        // A variable that one of them has not set may come from the environment.
         let unset = || vec![Value::Unknown];
-        for (name, values) in other.variables {
-            let own = self.variables.get(&name);
-            if own == Some(&values) {
-                continue;
+        for (name, values) in &mut self.variables {
+            let others = other.variables.remove(name).unwrap_or_else(unset);
+            values.extend(others.into_iter().filter(|value| !values.contains(value)).collect::<Vec<_>>());
+            if values.len() > MAX_VALUES {
+                *values = unset();
             }
-            let mut all = own.cloned().unwrap_or_else(unset);
-            for value in values {
-                if !all.contains(&value) {
-                    all.push(value);
-                }
+        }
+        for (name, mut values) in other.variables {
+            if !values.contains(&Value::Unknown) {
+                values.push(Value::Unknown);
             }
-            self.set(&name, all);
+            self.set(&name, values);
         }
         self.functions.extend(other.functions);
+    }
+
+    /// This state, in which nothing is known of what differs from `before`.
+    pub(super) fn without_changes(&self, before: &Self) -> Self {
+        let mut state = self.clone();
+        if state.cwd != before.cwd {
+            state.cwd = None;
+        }
+        if state.folders != before.folders {
+            state.folders.clear();
+        }
+        if state.arguments != before.arguments {
+            state.arguments = None;
+        }
+        for (name, values) in &mut state.variables {
+            if before.variables.get(name) != Some(values) {
+                *values = vec![Value::Unknown];
+            }
+        }
+        state
     }
 }

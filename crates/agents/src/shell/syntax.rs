@@ -9,8 +9,17 @@ pub(super) struct Item {
     pub(super) join: Join,
     /// More than one command: a pipe joins them.
     pub(super) pipeline: Vec<Command>,
+    /// It begins with `!`.
+    pub(super) negated: bool,
     /// It ends with `&`.
     pub(super) background: bool,
+}
+
+impl Item {
+    /// One command alone.
+    pub(super) fn of(command: Command) -> Self {
+        Self { join: Join::Next, pipeline: vec![command], negated: false, background: false }
+    }
 }
 
 /// How a pipeline is joined to the one before it.
@@ -39,9 +48,12 @@ pub(super) enum Kind {
     Subshell(List),
     /// `{ …; }`.
     Group(List),
-    /// `if`, `while`, `until`, `case`: lists of which each may run or not, and more than once if it `repeats`.
-    /// The words are only evaluated.
-    Branches { words: Vec<Word>, lists: Vec<List>, repeats: bool },
+    /// `if`, `elif`: conditions, each with what runs if it succeeds; then the list of `else`, which may be empty.
+    If { branches: Vec<(List, List)>, otherwise: List },
+    /// `while`, `until`, `for ((…))`.
+    Loop { condition: List, body: List, until: bool },
+    /// `case`: the words are only evaluated. `has_default`: one of the lists always runs.
+    Case { words: Vec<Word>, lists: Vec<List>, has_default: bool },
     /// `for NAME in WORDS`, `select`. Without words: over the arguments.
     For { name: String, words: Option<Vec<Word>>, body: List },
     /// `NAME() { … }`.
@@ -111,6 +123,19 @@ impl Word {
             [Piece::Plain(text)] => Some(text),
             _ => None,
         }
+    }
+
+    /// The pieces without the empty text that quotes leave.
+    pub(super) fn without_empty(&self) -> Vec<&Piece> {
+        self.0.iter().filter(|piece| !matches!(piece, Piece::Quoted(text) if text.is_empty())).collect()
+    }
+
+    /// The name before the `=` of a word such as `A=$B`.
+    pub(super) fn assigned_name(&self) -> Option<&str> {
+        let Some(Piece::Plain(text)) = self.0.first() else { return None };
+        let (name, _) = text.split_once('=')?;
+        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        (is_name && !name.is_empty()).then_some(name)
     }
 
     /// The text, if no piece has to be expanded. Wildcards and braces are taken as they are.

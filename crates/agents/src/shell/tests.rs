@@ -1,7 +1,9 @@
 //! The table of what a command writes, row by row: what is known before, what is not, and what only reads.
 
 mod attacks;
+mod conditions;
 mod lines;
+mod options;
 
 use std::path::Path;
 
@@ -17,11 +19,22 @@ fn read(command: &str) -> Writes {
     };
     let names = |folder: &Path| match folder.to_str() {
         Some("/repo") => ["src", "docs", "notes.txt", ".git"].map(str::to_owned).to_vec(),
+        Some("/repo/src") => vec!["a.rs".to_owned()],
         _ => Vec::new(),
+    };
+    let text = |path: &Path| {
+        (crate::place::lexical(path) == Path::new("/repo/fix.patch"))
+            .then(|| "--- a/x\n+++ b/x\n--- a/src/y\n+++ b/src/y\n".to_owned())
     };
     writes(
         command,
-        &Place { cwd: Path::new("/repo"), home: Some(Path::new("/home/ann")), entry: &entry, names: &names },
+        &Place {
+            cwd: Path::new("/repo"),
+            home: Some(Path::new("/home/ann")),
+            entry: &entry,
+            names: &names,
+            text: &text,
+        },
     )
 }
 
@@ -109,8 +122,8 @@ fn cd_tilde_variables_and_loops_are_followed() {
     known("echo x > '~/a' ; echo > \\$HOME", &["$HOME", "~/a"]);
     not_known("cd $DIR && echo x > a", &[]);
     not_known("cd $DIR; echo x > /repo/a; echo y > b", &["a"]);
-    not_known("if true; then cd src; fi; echo x > a", &[]);
-    not_known("X=a; if true; then X=$(date); fi; echo > $X", &["a"]);
+    known("if true; then cd src; fi; echo x > a", &["src/a"]);
+    not_known("X=a; if grep -q a b; then X=$(date); fi; echo > $X", &["a"]);
     not_known("X=$(date); X=$X.txt; echo > $X", &[]);
     not_known("echo > ~bob/a", &[]);
     not_known("read F; echo > $F", &[]);
@@ -179,7 +192,6 @@ fn programs_that_write_their_operands() {
     );
     not_known("rm $(cat list)", &[]);
     not_known("rm \"$X\" b", &["b"]);
-    not_known("patch -p1 < fix.patch", &[]);
     not_known("./tee a", &[]);
     not_known("tar xf a.tar", &[]);
     not_known("cp -r x/. .; rsync -a x/ .; scp host:x .; mv -b a b", &["a/", "b/"]);

@@ -11,6 +11,7 @@ pub fn check(data: &[u8]) {
         home: Some(Path::new("/home/ann")),
         entry: &|_: &Path| None,
         names: &|_: &Path| Vec::new(),
+        text: &|_: &Path| None,
     };
     if let Ok(input) = HookInput::read(data, &Marks::default()) {
         let owner = input.owner();

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Outcome, lease_to_join, line_up, new_lease, reap_dead, refresh};
+use super::{Outcome, lease_of_owner, lease_to_join, line_up, new_lease, reap_dead, refresh};
 use crate::deadlock::Link;
 use crate::id::{LeaseId, Owner};
 use crate::overlay::Overlay;
@@ -32,6 +32,9 @@ pub struct AgentCall {
     pub stays: Ttl,
     /// Leases of the agent that this call does not renew: names that are held for the length of another call.
     pub unrenewed: Vec<LeaseId>,
+    /// Leases on a file that is there and is no folder: nothing can be below it. They are in the way of a check only if it is about
+    /// the file itself.
+    pub files: Vec<LeaseId>,
 }
 
 /// The outcome of a call.
@@ -101,6 +104,7 @@ fn renew_leases<E>(
     let now = overlay.now();
     let owners: Vec<Owner> = std::iter::once(call.owner.clone()).chain(call.owner.all_above()).collect();
     for owner in owners {
+        let mut kept: Vec<Arc<Claim>> = Vec::new();
         for lease in leases_of_agent(overlay, &KeyRange::of(Key::of_owner(&owner)))? {
             let verdict = overlay.judge_lease(&lease);
             if verdict.is_free() {
@@ -111,10 +115,18 @@ fn renew_leases<E>(
                 continue;
             }
             let is_own = owner == call.owner;
+            // The agent waited for its sub-agent, and got the file again. One lease is enough.
+            let is_kept = |claim: &Arc<Claim>| {
+                claim.resources == lease.claim.resources && claim.agent == lease.claim.agent
+            };
+            if is_own && is_file(&lease) && kept.iter().any(is_kept) {
+                arrived.extend(lease.pickup_by.is_some().then(|| lease.clone()));
+                overlay.remove_lease(lease);
+                continue;
+            }
+            kept.push(Arc::clone(&lease.claim));
             // A file is the agent's from now on. A name is for one command, so only the call that runs it picks it up.
-            if lease.pickup_by.is_some()
-                && lease.claim.targets().all(|target| matches!(target, Target::Name(_)))
-            {
+            if lease.pickup_by.is_some() && !is_file(&lease) {
                 arrived.extend(Some(lease).filter(|_| is_own));
                 continue;
             }
@@ -134,6 +146,11 @@ fn renew_leases<E>(
         }
     }
     Ok(())
+}
+
+/// Whether a lease is on paths, and not on names.
+fn is_file(lease: &Lease) -> bool {
+    lease.claim.targets().any(|target| matches!(target, Target::Path(_)))
 }
 
 /// Claims all files or none. Returns nothing if a ticket was granted meanwhile: then the round starts again.
@@ -160,6 +177,11 @@ fn claim_files<E>(
             if lease.pickup_by.is_some() {
                 picked_up.push(refresh(overlay, lease));
             }
+            // The agent may have waited for a sub-agent that is done.
+            if let Some(ticket) = own_ticket(overlay, claim)? {
+                overlay.wake(ticket.waker);
+                overlay.remove_ticket(ticket);
+            }
             continue;
         }
         let ticket = own_ticket(overlay, claim)?;
@@ -175,7 +197,13 @@ fn claim_files<E>(
     for claim in &call.checks {
         // A check asks as the first in line: waiters do not work on the file yet.
         let first = Rank::of_upgrade(LeaseId(0));
-        let blockers = blockers(overlay, Asker { claim, rank: first, whole_line: false })?;
+        let mut blockers = blockers(overlay, Asker { claim, rank: first, whole_line: false })?;
+        for blocker in &mut blockers {
+            blocker.leases.retain(|found| {
+                !call.files.contains(&found.record.id) || names_path_of(claim, &found.record.claim)
+            });
+        }
+        blockers.retain(|blocker| !blocker.leases.is_empty() || !blocker.tickets.is_empty());
         if !blockers.is_empty() {
             denied.push(Denial { claim: claim.clone(), blockers, ticket: None, cycle: Vec::new() });
         }
@@ -207,6 +235,19 @@ fn claim_files<E>(
         }
     }
     Ok(Some(AgentAnswer { denied, ..AgentAnswer::default() }))
+}
+
+/// Whether a check is about a path that the other claim names, not only about paths below it.
+fn names_path_of(check: &Claim, other: &Claim) -> bool {
+    let patterns = |claim: &'_ Claim| {
+        let pattern = |target: &Target| match target {
+            Target::Path(pattern) => Some(pattern.clone()),
+            Target::Name(_) => None,
+        };
+        claim.targets().filter_map(pattern).collect::<Vec<_>>()
+    };
+    let others = patterns(other);
+    patterns(check).iter().any(|pattern| others.iter().any(|other| pattern.matches(other.literal_prefix())))
 }
 
 fn grant_all<E>(
@@ -314,7 +355,7 @@ pub fn hand_up<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<Vec<Lea
         // A lease that the sub-agent took by hand stays, and the owner above must not hold the same beside it.
         let first = Rank::of_upgrade(LeaseId(0));
         let is_free = blockers(overlay, Asker { claim: &claim, rank: first, whole_line: false })?.is_empty();
-        if is_free && lease_to_join(overlay, &claim)?.is_none() {
+        if is_free && lease_of_owner(overlay, &claim)?.is_none() {
             let token = overlay.next_token()?;
             let new = new_lease(LeaseId(token.0), token, Arc::new(claim), overlay.now());
             let lease = Lease { acquired_at: lease.acquired_at, ..new };
@@ -322,6 +363,7 @@ pub fn hand_up<E>(overlay: &mut Overlay<'_, E>, owner: &Owner) -> Result<Vec<Lea
             handed.push(lease);
         }
     }
+    // A ticket of the owner above is granted now. Its next call keeps one of the two leases.
     settle(overlay, None)?;
     Ok(handed)
 }

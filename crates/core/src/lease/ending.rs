@@ -1,5 +1,7 @@
 //! The end of a lease: release, revoke, evict, reap.
 
+use std::time::Duration;
+
 use super::NotCurrent;
 use super::permission::{Caller, permit};
 use crate::id::{LeaseId, Token};
@@ -82,6 +84,34 @@ pub fn evict<E>(overlay: &mut Overlay<'_, E>, id: LeaseId) -> Result<bool, E> {
     overlay.remove_lease(lease);
     settle(overlay, None)?;
     Ok(true)
+}
+
+/// The holder of a revoked lease confirms that it stops its work, and releases the lease afterwards. Returns false if the lease
+/// is not held any more.
+///
+/// Nobody else renews a revoked lease, so its new heartbeat is the confirmation.
+pub fn acknowledge<E>(overlay: &mut Overlay<'_, E>, id: LeaseId, token: Token) -> Result<bool, E> {
+    let Some(lease) = overlay.lease(id)?.filter(|lease| lease.revoked && lease.token == token) else {
+        return Ok(false);
+    };
+    let later = lease.heartbeat_at.after(Duration::from_micros(1));
+    let stopping = Lease { heartbeat_at: overlay.now().max(later), ..lease.clone() };
+    overlay.put_lease(Some(lease), stopping);
+    settle(overlay, None)?;
+    Ok(true)
+}
+
+/// Whether the holder of this lease has confirmed that it stops its work since the lease was revoked.
+pub fn is_acknowledged(revoked: &Lease, found: &Lease) -> bool {
+    found.token == revoked.token && found.heartbeat_at > revoked.heartbeat_at
+}
+
+/// Removes a revoked lease whose holder has not confirmed that it stops its work. Returns whether it did.
+pub fn evict_unless_acknowledged<E>(overlay: &mut Overlay<'_, E>, revoked: &Lease) -> Result<bool, E> {
+    match overlay.lease(revoked.id)? {
+        Some(found) if is_acknowledged(revoked, &found) => Ok(false),
+        _ => evict(overlay, revoked.id),
+    }
 }
 
 /// Reaps every lease and ticket whose process is gone or whose time is up.

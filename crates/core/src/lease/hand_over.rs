@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{lease_to_join, new_lease};
+use super::{lease_of_owner, new_lease};
 use crate::id::{LeaseId, Owner};
 use crate::liveness::Proof;
 use crate::overlay::Overlay;
@@ -81,7 +81,7 @@ pub fn hand_over<E>(overlay: &mut Overlay<'_, E>, request: &HandOver) -> Result<
         let acquired_at = lease.acquired_at;
         overlay.wake(lease.waker());
         overlay.remove_lease(lease);
-        if lease_to_join(overlay, &claim)?.is_none() {
+        if lease_of_owner(overlay, &claim)?.is_none() {
             let token = overlay.next_token()?;
             let new = new_lease(LeaseId(token.0), token, Arc::new(claim), overlay.now());
             let new = Lease { acquired_at, ..new };

@@ -38,7 +38,7 @@ pub fn upgrade<E>(
     let now = overlay.now();
     if in_the_way.is_empty() {
         let token = overlay.next_token()?;
-        let stronger = Lease { token, claim, heartbeat_at: now, pickup_by: None, ..lease };
+        let stronger = Lease { token, claim, heartbeat_at: lease.touched_at(now), pickup_by: None, ..lease };
         overlay.put_lease(Some(lease), stronger.clone());
         settle(overlay, None)?;
         return Ok(Ok(Outcome::Granted(Grant { lease: stronger, joined: false })));
@@ -82,7 +82,8 @@ pub fn downgrade<E>(
     let shared = |resource: &Resource| Resource { mode: Mode::Shared, ..resource.clone() };
     let resources = lease.claim.resources.iter().map(shared).collect();
     let claim = lease.claim.with_resources(resources);
-    let weaker = Lease { claim, heartbeat_at: overlay.now(), pickup_by: None, ..lease };
+    let heartbeat_at = lease.touched_at(overlay.now());
+    let weaker = Lease { claim, heartbeat_at, pickup_by: None, ..lease };
     overlay.put_lease(Some(lease), weaker.clone());
     settle(overlay, None)?;
     Ok(Ok(weaker))

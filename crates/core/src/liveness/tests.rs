@@ -11,6 +11,7 @@ fn dates(ttl_seconds: Option<u64>, renewed_seconds_ago: i64) -> Dates {
         ttl: ttl_seconds.map(|seconds| Ttl::new(Duration::from_secs(seconds)).unwrap()),
         pickup_by: None,
         session: None,
+        remembered_since: None,
     }
 }
 
@@ -115,6 +116,18 @@ fn a_session_counts_where_the_kernel_shows_nothing() {
             }
         }
     }
+}
+
+/// Invariant 3. A store that was restored may have forgotten that a holder renewed its session.
+#[test]
+fn no_session_ends_within_its_span_after_the_store_came_back() {
+    let session = Some(Ttl::new(Duration::from_secs(30)).unwrap());
+    let back_for = |seconds| {
+        let remembered_since = Some(NOW.before(Duration::from_secs(seconds)));
+        Dates { session, remembered_since, ..dates(None, 1_000) }
+    };
+    let verdicts = [30, 31].map(|back| judge(Contract::Strict, &back_for(back), Observation::OtherHost, NOW));
+    assert_eq!(verdicts, [Verdict::Unknown, Verdict::Expired]);
 }
 
 #[test]

@@ -74,6 +74,29 @@ impl From<&Run> for RunRow {
     }
 }
 
+impl Run {
+    /// The same run on the clock of another store, which shows `there` when that of this run shows `here`. A run that has ended
+    /// stays as it is: nobody compares its moments with a clock.
+    #[must_use]
+    pub fn on_clock(&self, here: Moment, there: Moment) -> Self {
+        if self.status().is_terminal() {
+            return self.clone();
+        }
+        let shift = there.as_micros().saturating_sub(here.as_micros());
+        let moved = |at: Moment| Moment::from_micros(at.as_micros().saturating_add(shift));
+        let stamp = |at: Stamp| Stamp { moment: moved(at.moment), ..at };
+        let row = RunRow::from(self);
+        let row = RunRow {
+            queued_at: stamp(row.queued_at),
+            give_up_at: row.give_up_at.map(moved),
+            started_at: row.started_at.map(stamp),
+            retry_at: row.retry_at.map(moved),
+            ..row
+        };
+        Self::try_from(row).expect("only its moments differ")
+    }
+}
+
 impl TryFrom<RunRow> for Run {
     type Error = ImpossibleRow;
 

@@ -16,7 +16,7 @@ use crate::liveness::ProcessRef;
 use crate::request::Request;
 
 pub use finish::{AttemptOutcome, FinishPolicy, NEEDS_INPUT_CODE, finish};
-pub use mark::{Mark, mark};
+pub use mark::{Mark, mark, succeed_elsewhere};
 
 /// The next record of a run, and its event. A store writes both or none, and only if the run has the version before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,12 +165,21 @@ pub fn cancel(run: &Run, now: Stamp, message: Option<String>) -> Result<Transiti
     Ok(next(run, state, EventKind::Cancelling, message, now))
 }
 
-/// Ends a run that waits for an attempt which nobody will make. It fails as its last attempt did.
+/// Ends a run that waits for an attempt which nobody will make. It fails as its last attempt did. A run that has made no attempt
+/// is canceled.
 pub fn give_up_attempt(run: &Run, why: String, now: Stamp) -> Result<Transition, TransitionError> {
-    let RunState::WaitingForRetry { last, .. } = &run.state else {
-        return Err(NoSuchMove { from: run.status(), to: Status::Failed }.into());
+    let result = match &run.state {
+        RunState::Queued { .. } => RunResult::Canceled(Reason::UserCanceled),
+        RunState::WaitingForRetry { last, .. } => RunResult::Failed(last.reason.unwrap_or(Reason::Lost)),
+        RunState::Running(_)
+        | RunState::Cancelling(_)
+        | RunState::CancellingRetry(_)
+        | RunState::Ended(_)
+        | RunState::Rejected { .. } => {
+            return Err(NoSuchMove { from: run.status(), to: Status::Failed }.into());
+        }
     };
-    Ok(end(run, RunResult::Failed(last.reason.unwrap_or(Reason::Lost)), Some(why), now)?)
+    Ok(end(run, result, Some(why), now)?)
 }
 
 /// Ends a run whose time is up, if it is. Its processes may still live: the record keeps them and the lease.

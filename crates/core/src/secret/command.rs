@@ -144,6 +144,14 @@ fn is_secret_flag(name: &str) -> bool {
     is_secret(name) && !HARMLESS_BEGINS.contains(&begin) && !HARMLESS_ENDS.contains(&end)
 }
 
+/// The length of a flag that has a name and a password in the same word: `-ume:secret`, `--user=me:secret`.
+fn user_flag_length(word: &str) -> Option<usize> {
+    USER_FLAGS.iter().find_map(|flag| {
+        let rest = word.strip_prefix(flag)?;
+        if flag.starts_with("--") { rest.strip_prefix('=').map(|_| flag.len() + 1) } else { Some(flag.len()) }
+    })
+}
+
 /// One word without its secrets.
 fn shown_word(word: &str) -> String {
     if let Some(quote) = word.chars().next().filter(|first| QUOTES.contains(first))
@@ -158,6 +166,11 @@ fn shown_word(word: &str) -> String {
         && is_secret(name_at_end(before))
     {
         return format!("{before}={HIDDEN}");
+    }
+    if let Some(begin) = user_flag_length(word)
+        && let Some(colon) = word[begin..].find(':')
+    {
+        return format!("{}:{HIDDEN}", &word[..begin + colon]);
     }
     if let Some(end) = header_end(word) {
         return format!("{} {HIDDEN}", &word[..end]);

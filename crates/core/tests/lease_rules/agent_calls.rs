@@ -1,5 +1,6 @@
 //! Rules of leases: the hook calls of agents, and what happens when an agent stops.
 
+use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::lease::AgentCall;
 use lockkeeper_core::record::Agent;
 use lockkeeper_core::waiting::Obstacle;
@@ -74,6 +75,76 @@ fn claims_of_a_stopped_sub_agent_go_up() {
         assert_eq!(holders(&world, path), ["worker:c"], "{path}");
     }
     assert!(calls(&mut world, "c:e", &["own"]).denied.is_empty(), "the next sub-agent may go on with it");
+}
+
+/// Invariant 1. Both hold the file then, but only the sub-agent works on it.
+#[test]
+fn a_parent_waits_for_a_sub_agent_that_took_its_file() {
+    let mut world = World::new();
+    let _ = calls(&mut world, "c", &["x", "own"]);
+    let _ = calls(&mut world, "c:d", &["x"]);
+    let denial = calls(&mut world, "c", &["x"]).denied.remove(0);
+    assert_eq!(denial.blockers[0].leases[0].record.claim.owner.as_str(), "worker:c:d");
+    assert!(denial.ticket.is_some());
+    assert!(calls(&mut world, "c", &["own"]).denied.is_empty(), "its other files are its own");
+    assert!(
+        calls(&mut world, "c:d", &["x"]).denied.is_empty(),
+        "a parent in line does not stop the sub-agent"
+    );
+    world.decide(|overlay| lease::hand_up(overlay, &"worker:c:d".parse().unwrap()));
+    assert_eq!(world.records.tickets().count(), 0, "nobody waits for what it has");
+    assert!(calls(&mut world, "c", &["x"]).denied.is_empty());
+    assert_eq!(holders(&world, "x"), ["worker:c"]);
+}
+
+/// The same for a parent that had not claimed the file itself.
+#[test]
+fn a_parent_in_line_for_a_file_that_goes_up_gets_it_once() {
+    let mut world = World::new();
+    let _ = calls(&mut world, "c:d", &["x"]);
+    assert!(calls(&mut world, "c", &["x"]).denied[0].ticket.is_some());
+    world.decide(|overlay| lease::hand_up(overlay, &"worker:c:d".parse().unwrap()));
+    assert_eq!(calls(&mut world, "c", &[]).arrived.len(), 1, "it is told");
+    assert_eq!((holders(&world, "x"), world.records.tickets().count()), (vec!["worker:c".to_owned()], 0));
+}
+
+/// A sub-agent that commits gives the file back to the parent in line, who has one lease of it as before.
+#[test]
+fn a_parent_has_one_lease_after_its_sub_agent_released_the_file() {
+    let mut world = World::new();
+    let _ = calls(&mut world, "c", &["x"]);
+    let taken = calls(&mut world, "c:d", &["x"]).granted.remove(0);
+    let _ = calls(&mut world, "c", &["x"]);
+    world.release(&taken);
+    let next = calls(&mut world, "c", &["other"]);
+    assert_eq!(next.arrived.len(), 1, "it is told");
+    assert_eq!((holders(&world, "x"), world.records.tickets().count()), (vec!["worker:c".to_owned()], 0));
+    let _ = calls(&mut world, "c:d", &["x"]);
+    let _ = calls(&mut world, "c", &["x"]);
+    let again =
+        world.records.leases().find(|lease| lease.claim.owner.as_str() == "worker:c:d").unwrap().clone();
+    world.release(&again);
+    assert!(calls(&mut world, "c", &["x"]).denied.is_empty(), "a call for the file itself");
+    assert_eq!(holders(&world, "x"), ["worker:c"]);
+}
+
+/// A check is about the paths that the pattern matches. Nothing is below a file.
+#[test]
+fn a_sweep_passes_beside_files_that_it_does_not_match() {
+    let mut world = World::new();
+    let held: Vec<_> =
+        calls(&mut world, "a", &["src/a.rs", "b.js"]).granted.iter().map(|lease| lease.id).collect();
+    let checks = |world: &mut World, pattern: &str, files: &[LeaseId]| {
+        let AgentCall { claims, .. } = call("b", &[pattern]);
+        let sweep = AgentCall { checks: claims, files: files.to_vec(), ..call("b", &[]) };
+        world.decide(|overlay| lease::agent_call(overlay, &sweep)).0.denied.len()
+    };
+    assert_eq!(checks(&mut world, "**/*.pyc", &[]), 1, "nobody has looked: src/a.rs may be a folder");
+    assert_eq!(checks(&mut world, "**/*.pyc", &held[..1]), 1);
+    assert_eq!(checks(&mut world, "**/*.pyc", &held), 0);
+    for pattern in ["**/*.js", "**/*.rs", "**", "src", "src/**", "src/a.rs", "*.js"] {
+        assert_eq!(checks(&mut world, pattern, &held), 1, "{pattern}");
+    }
 }
 
 /// While a sub-agent works, its parent waits for it and makes no calls.

@@ -21,6 +21,7 @@ fn call(owner: &str, claims: Vec<Claim>) -> AgentCall {
         ttl: seconds(600),
         stays: seconds(100),
         unrenewed: Vec::new(),
+        files: Vec::new(),
     }
 }
 

@@ -188,6 +188,37 @@ fn an_evicted_holder_is_woken_and_the_next_one_holds() {
     assert!(!world.decide(|overlay| lease::evict(overlay, held.id)).0);
 }
 
+/// Invariant 10.
+#[test]
+fn a_holder_that_confirms_that_it_stops_is_not_evicted() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db"));
+    let next = world.queue(&ask("b").name("db"));
+    assert!(
+        !world.decide(|overlay| lease::acknowledge(overlay, held.id, held.token)).0,
+        "nobody took it away"
+    );
+    let (revoked, stays) = world.decide(|overlay| lease::revoke(overlay, held.id)).0.unwrap();
+    assert!(stays);
+    let other = Token(held.token.0 + 1);
+    assert!(!world.decide(|overlay| lease::acknowledge(overlay, held.id, other)).0);
+    assert!(world.decide(|overlay| lease::acknowledge(overlay, held.id, held.token)).0);
+    assert!(!world.decide(|overlay| lease::evict_unless_acknowledged(overlay, &revoked)).0);
+    assert!(!world.holds(&next));
+    world.decide(|overlay| lease::release(overlay, held.id, Some(held.token))).0.unwrap();
+    assert!(world.holds(&next));
+}
+
+#[test]
+fn a_holder_that_does_not_confirm_that_it_stops_is_evicted() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db"));
+    let next = world.queue(&ask("b").name("db"));
+    let (revoked, _) = world.decide(|overlay| lease::revoke(overlay, held.id)).0.unwrap();
+    assert!(world.decide(|overlay| lease::evict_unless_acknowledged(overlay, &revoked)).0);
+    assert!(world.holds(&next));
+}
+
 /// Invariant 4.
 #[test]
 fn a_clean_up_reaps_all_dead_records_and_grants_to_the_living() {

@@ -18,6 +18,7 @@ pub(super) fn call(owner: &str, paths: &[&str]) -> AgentCall {
         ttl: seconds(600),
         stays: seconds(100),
         unrenewed: Vec::new(),
+        files: Vec::new(),
     }
 }
 

@@ -19,6 +19,7 @@ fn calls(world: &mut World, owner: &str, paths: &[&str]) -> bool {
         ttl: seconds(600),
         stays: seconds(100),
         unrenewed: Vec::new(),
+        files: Vec::new(),
     };
     world.decide(|overlay| lease::agent_call(overlay, &call)).0.denied.is_empty()
 }

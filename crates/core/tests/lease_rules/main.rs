@@ -11,6 +11,7 @@ mod hand_over;
 mod line;
 mod modes;
 mod permission;
+mod reassert;
 mod resume;
 mod sessions;
 #[path = "../support/story.rs"]

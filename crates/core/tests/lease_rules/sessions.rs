@@ -4,7 +4,7 @@ use super::*;
 use lockkeeper_core::time::Moment;
 
 fn keep(world: &mut World, lease: &Lease, written: &[Moment]) -> Result<Lease, NotCurrent> {
-    world.decide(|overlay| lease::keep_session(overlay, lease.id, lease.token, written)).0
+    world.decide(|overlay| lease::keep_session(overlay, lease, written, true)).0
 }
 
 /// Invariants 3 and 5.
@@ -54,6 +54,15 @@ fn a_renewal_in_doubt_does_not_lose_the_session() {
 }
 
 #[test]
+fn a_holder_whose_lease_was_revoked_is_told_so_and_renews_nothing() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db").elsewhere());
+    world.decide(|overlay| lease::revoke(overlay, held.id));
+    let kept = keep(&mut world, &held, &[held.heartbeat_at]);
+    assert_eq!(kept, Err(NotCurrent::Revoked(held.id)));
+}
+
+#[test]
 fn a_holder_that_comes_back_late_has_lost_its_lease() {
     let mut world = World::new();
     let held = world.hold(ask("a").name("db").elsewhere());
@@ -73,6 +82,32 @@ fn a_new_ttl_leaves_the_session_alone() {
     let renewed = world.decide(|overlay| lease::renew(overlay, held.id, None, Some(seconds(60)))).0.unwrap();
     assert_eq!((renewed.heartbeat_at, renewed.claim.ttl), (held.heartbeat_at, Some(seconds(60))));
     assert!(keep(&mut world, &held, &[held.heartbeat_at]).is_ok());
+}
+
+/// A guardian renews the lease of a shell. A command of the shell makes it exclusive, with a new token, and shared again.
+#[test]
+fn an_upgrade_and_a_downgrade_leave_the_session_alone() {
+    let mut world = World::new();
+    let reader = world.hold(ask("b").shared("db"));
+    let held = world.hold(ask("a").shared("db").elsewhere());
+    let written = [held.heartbeat_at];
+    world.pass(10);
+    let wait = Some(WaitTerms { waker: None, stays: seconds(60) });
+    let waiting = world.decide(|overlay| lease::upgrade(overlay, held.id, None, wait)).0.unwrap();
+    assert!(matches!(waiting, Outcome::Waiting(_)), "{waiting:?}");
+    world.release(&reader);
+    let upgraded = keep(&mut world, &held, &written).unwrap();
+    assert!(upgraded.token > held.token);
+    let weaker = world.decide(|overlay| lease::downgrade(overlay, held.id, None)).0.unwrap();
+    let Outcome::Granted(again) =
+        world.decide(|overlay| lease::upgrade(overlay, held.id, None, None)).0.unwrap()
+    else {
+        panic!("nobody else holds it");
+    };
+    let heartbeats = [weaker.heartbeat_at, again.lease.heartbeat_at];
+    assert_eq!(heartbeats, [upgraded.heartbeat_at; 2]);
+    let renewed = keep(&mut world, &upgraded, &[upgraded.heartbeat_at]).unwrap();
+    assert_eq!(renewed.token, again.lease.token);
 }
 
 /// Invariant 7.

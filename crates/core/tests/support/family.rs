@@ -5,6 +5,7 @@ use lockkeeper_core::lease::{self, AgentCall};
 use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
 use lockkeeper_core::record::{Agent, Claim, Lease, Priority, Rank};
 use lockkeeper_core::records::Effect;
+use lockkeeper_core::waiting::meets;
 
 use crate::model::Entry;
 use crate::steps::{FIRST_AGENT, OWNERS, file};
@@ -48,10 +49,21 @@ impl Trial {
             ttl: seconds(40),
             stays: seconds(STAYS),
             unrenewed: Vec::new(),
+            files: Vec::new(),
         };
         let had_cycle = self.model.has_cycle();
         let (answer, effects, _) = self.world.decide(|overlay| lease::agent_call(overlay, &call));
         assert!(answer.denied.is_empty() || answer.granted.is_empty(), "all or none");
+        // Of several equal leases of the agent the call keeps one.
+        let records = &self.world.records;
+        self.model.held.retain(|entry| {
+            let is_equal = |lease: &Lease| {
+                let (one, other) = (&lease.claim, &entry.claim);
+                (&one.owner, &one.resources, &one.agent) == (&other.owner, &other.resources, &other.agent)
+            };
+            let is_own = entry.claim.owner == call.owner && entry.claim.agent.is_some();
+            !is_own || records.lease(entry.id).is_some() || !records.leases().any(is_equal)
+        });
         for lease in &answer.granted {
             let (id, claim) = (lease.id, Claim::clone(&lease.claim));
             let rank = Rank::new(self.world.now, Priority::default(), LeaseId(u64::MAX));
@@ -81,6 +93,12 @@ impl Trial {
                     lease.claim.owner == wanted.owner && lease.claim.satisfies(&wanted.resources)
                 };
                 assert!(records.leases().any(holds), "the call passed without a claim");
+                let works_below = |lease: &Lease| {
+                    wanted.owner.is_above(&lease.claim.owner)
+                        && !lease.claim.gives_way_to(wanted)
+                        && wanted.resources.iter().any(|wanted| meets(wanted, &lease.claim).is_some())
+                };
+                assert!(!records.leases().any(works_below), "the call passed while a sub-agent works");
             }
         }
         for denial in answer.denied {

@@ -22,6 +22,8 @@ pub struct World {
     pub records: InMemoryRecords,
     pub now: Moment,
     pub last_number: u64,
+    /// Since when the store remembers, if it can forget.
+    pub remembers_since: Option<Moment>,
     pub dead: BTreeSet<u32>,
     /// A process that dies once the probe has looked at it this many times, also in the middle of a decision.
     pub dying: Option<(u32, usize)>,
@@ -35,6 +37,7 @@ impl World {
             records: InMemoryRecords::default(),
             now: Moment::from_micros(0),
             last_number: 0,
+            remembers_since: None,
             dead: BTreeSet::new(),
             dying: None,
             reads: 0,
@@ -46,8 +49,9 @@ impl World {
         &mut self,
         decision: impl FnOnce(&mut Overlay<'_, Infallible>) -> Result<T, Infallible>,
     ) -> (T, Vec<Effect>, Vec<Reaped>) {
-        let Self { records, now, last_number, dead, dying, reads } = self;
-        let mut snapshot = Snapshot { records, now: *now, last_number, reads };
+        let Self { records, now, last_number, remembers_since, dead, dying, reads } = self;
+        let mut snapshot =
+            Snapshot { records, now: *now, last_number, remembers_since: *remembers_since, reads };
         let processes = Processes { dead: RefCell::new(dead), dying: RefCell::new(dying) };
         let mut overlay = Overlay::new(&mut snapshot, &processes);
         let Ok(outcome) = decision(&mut overlay);
@@ -63,12 +67,17 @@ struct Snapshot<'w> {
     records: &'w InMemoryRecords,
     now: Moment,
     last_number: &'w mut u64,
+    remembers_since: Option<Moment>,
     reads: &'w mut usize,
 }
 
 impl Records<Infallible> for Snapshot<'_> {
     fn now(&self) -> Moment {
         self.now
+    }
+
+    fn remembers_since(&self) -> Option<Moment> {
+        self.remembers_since
     }
 
     fn next_number(&mut self) -> Result<u64, Infallible> {

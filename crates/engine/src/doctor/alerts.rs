@@ -3,22 +3,43 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockkeeper_core::alert::{Counts, Limits, raise};
+use lockkeeper_core::alert::{Alert, Counts, Limits, raise};
 use lockkeeper_core::id::Owner;
+use lockkeeper_core::time::format_span;
 use lockkeeper_store::StoreError;
 
 use super::Context;
 use super::finding::{Finding, Status};
 use crate::foreign_locks::{ForeignLocks, ForeignPlaces};
+use crate::messages::{Sentence, said};
 use crate::{Engine, Listing};
 
 pub(super) fn check(context: &Context<'_>) -> Finding {
     let mut finding = Finding::pass("waits, deadlocks, orphans and downgrades are within their limits");
     let alerts = raise(&count(context), &Limits::default());
     for alert in &alerts {
-        finding = finding.and(Status::Warn, format!("{}: {alert}", alert.code()), alert.hint());
+        let (what, advice) = sentences(alert);
+        let coded = said("alert.coded").with("code", alert.code()).with_list("what", [what]);
+        finding = finding.and(Status::Warn, coded, advice);
     }
     finding.with_alerts(alerts)
+}
+
+/// What an alert says, and what to do about it.
+pub(crate) fn sentences(alert: &Alert) -> (Sentence, Sentence) {
+    let (what, advice) = match alert {
+        Alert::LongWait { .. } => ("alert.LOCK_WAIT", "alert.hint.LOCK_WAIT"),
+        Alert::Deadlocks { .. } => ("alert.DEADLOCKS", "alert.hint.DEADLOCKS"),
+        Alert::Orphans { .. } => ("alert.ORPHAN_LOCKS", "alert.hint.ORPHAN_LOCKS"),
+        Alert::Downgrades { .. } => ("alert.DOWNGRADES", "alert.hint.DOWNGRADES"),
+    };
+    let value = match alert {
+        Alert::LongWait { waited, .. } => format_span(*waited),
+        Alert::Deadlocks { count, .. } | Alert::Orphans { count, .. } | Alert::Downgrades { count, .. } => {
+            count.to_string()
+        }
+    };
+    (said(what).with("value", value).with("limit", alert.limit()), said(advice))
 }
 
 /// Counts over all formats. A format that cannot be read is left out: its own check reports the error.

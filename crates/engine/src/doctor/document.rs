@@ -100,7 +100,7 @@ pub struct Environment {
     pub state_because: &'static str,
     /// The root of the project.
     pub root: String,
-    /// The engine of the store; null if there is none.
+    /// The storage backend and its version; null if there is no store.
     pub store: Option<String>,
     /// The file system of the state folder.
     pub file_system: Option<&'static str>,
@@ -122,7 +122,7 @@ impl Environment {
             LocationSource::Here => "would be made here",
         };
         let store = match &context.inputs.store {
-            Opened::Open(engine) => engine.store().examine(false).map(|found| found.engine).ok(),
+            Opened::Open(engine) => engine.store().examine(false).map(|found| found.backend).ok(),
             Opened::Absent | Opened::Refused { .. } => None,
         };
         let origin = context.engine().map(|engine| engine.probe().origin());

@@ -80,6 +80,20 @@ pub struct Check {
     pub recovered: Vec<Recovered>,
 }
 
+impl Check {
+    /// The title in a language: a statement if the check passes, its negation if it warns or fails.
+    pub fn title_in(&self, phrases: &Phrases) -> String {
+        let title = match self.title.strip_suffix(" asks before each edit") {
+            Some(agent) => phrases.fill("check.agent", &[("agent", agent)]),
+            None => phrases.fill(&format!("check.{}", self.id), &[]),
+        };
+        match self.status {
+            Status::Pass => title,
+            Status::Warn | Status::Fail => phrases.fill("doctor.not_so", &[("title", &title)]),
+        }
+    }
+}
+
 /// The result of one check, without its id and title.
 #[derive(Debug)]
 pub(super) struct Finding {

@@ -5,7 +5,7 @@
 //! It does not remove folders with the output of runs: only a person does.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::{HolderId, RunId};
 use lockkeeper_core::liveness::LockState;
@@ -21,7 +21,10 @@ use super::{Context, Pass};
 use crate::messages::{Language, Phrases, Sentence, said};
 use crate::open::open_leases;
 use crate::runs::{RunError, Runs};
-use crate::work::{Neglected, RUN_ID, STAGE_GONE, Settings, Worker, neglected, write_stage_end};
+use crate::work::{
+    RUN_ID, STAGE_GONE, Settings, UnattendedFindings, Worker, mend_stage, unattended_findings,
+    write_stage_end,
+};
 
 /// At most this many run folders are examined.
 const MOST_FOLDERS: usize = 100_000;
@@ -29,6 +32,8 @@ const MOST_FOLDERS: usize = 100_000;
 const CLEANUP_TIME: Duration = Duration::from_secs(30);
 /// How long an executor outside of Lockkeeper may be unseen without a warning.
 const UNSEEN: Duration = Duration::from_secs(600);
+/// How long killed processes may take to end. The doctor leaves what takes longer to the next worker.
+const ENDED_WITHIN: Duration = Duration::from_secs(10);
 const NO_RUNS: &str = "there are no runs yet";
 
 pub(super) fn store(context: &Context<'_>) -> Finding {
@@ -59,19 +64,19 @@ pub(super) fn without_worker(context: &Context<'_>) -> Finding {
     let Ok(Some(runs)) = context.runs() else { return Finding::pass(NO_RUNS) };
     let Some(leases) = context.engine() else { return Finding::pass("the lease store does not open") };
     let mut ended = Vec::new();
-    let found = neglected(runs, leases).and_then(|found| {
+    let found = unattended_findings(runs, leases).and_then(|found| {
         if context.pass == Pass::Quick || found.is_empty() {
             return Ok(found);
         }
         for (run, outcome) in &found.gone {
-            if let Some(after) = runs.end_lost(run, outcome)? {
+            if let Some(after) = runs.end_unattended(run, outcome)? {
                 // The file is for people. A run that has ended has its end in the store.
                 let _ = write_stage_end(&runs.folder_of(&run.id), &after);
                 ended.push(recovered(&after));
             }
         }
         for run in &found.unmade {
-            if let Some(after) = runs.give_up_attempt(run, STAGE_GONE)? {
+            if let Some(after) = runs.abandon_retry(run, STAGE_GONE)? {
                 let _ = write_stage_end(&runs.folder_of(&run.id), &after);
                 let what = format!("{} of request {}", after.id, after.request);
                 ended.push(Recovered::run(what, format!("its `stages run` is gone: {}", after.status())));
@@ -82,7 +87,7 @@ pub(super) fn without_worker(context: &Context<'_>) -> Finding {
             run.status() == Status::Cancelling || is_overdue
         };
         ended.extend(end_commands(context, &found, wrong)?);
-        neglected(runs, leases)
+        unattended_findings(runs, leases)
     });
     let outside = found.as_ref().ok().map(|_| outside(runs)).transpose();
     match (found, outside) {
@@ -92,8 +97,8 @@ pub(super) fn without_worker(context: &Context<'_>) -> Finding {
     }
 }
 
-/// What to say about the runs that nobody looks after, and those that others than Lockkeeper execute.
-fn describe(found: &Neglected, outside: Vec<(Run, Duration)>) -> Finding {
+/// What to say about unattended runs, and about those that an executor outside of Lockkeeper executes.
+fn describe(found: &UnattendedFindings, outside: Vec<(Run, Duration)>) -> Finding {
     let list = |key: &'static str, runs: &mut dyn Iterator<Item = &Run>| {
         let item = |run: &Run| {
             said("item.run").with("run", &run.id).with("request", &run.request).with("status", run.status())
@@ -127,6 +132,13 @@ fn describe(found: &Neglected, outside: Vec<(Run, Duration)>) -> Finding {
             finding = finding.and(Warn, list(seen, &mut runs.iter()), fix);
         }
     }
+    if !found.of_others.is_empty() {
+        let item = |(run, user): &(Run, u32)| {
+            said("item.run_of_user").with("run", &run.id).with("request", &run.request).with("user", user)
+        };
+        let detail = said("seen.runs_of_others").with_list("list", found.of_others.iter().map(item));
+        finding = finding.and(Warn, detail, said("fix.runs_of_others"));
+    }
     if !long.is_empty() {
         let detail = said("seen.runs_outside").with_list("list", long.iter().map(claimed));
         finding = finding.and(Warn, detail, said("fix.runs_outside"));
@@ -134,19 +146,20 @@ fn describe(found: &Neglected, outside: Vec<(Run, Duration)>) -> Finding {
     finding
 }
 
-/// Ends the commands of those runs that nobody looks after and that have to end.
+/// Ends the commands of those unattended runs that have to end.
 fn end_commands(
     context: &Context<'_>,
-    found: &Neglected,
+    found: &UnattendedFindings,
     has_to_end: impl Fn(&Run) -> bool,
 ) -> Result<Vec<Recovered>, RunError> {
     let wrong: Vec<&Run> = found.alive.iter().filter(|run| has_to_end(run)).collect();
     if wrong.is_empty() {
         return Ok(Vec::new());
     }
-    let state = &context.inputs.location.state;
-    let (runs, leases) = (Runs::open(state)?, open_leases(context.inputs.location)?);
+    let location = context.inputs.location;
+    let (runs, leases) = (Runs::at(location)?, open_leases(location)?);
     let worker = Worker::begin(runs, leases, Settings::default(), 0, None, Box::new(|_| {}))?;
+    worker.set_deadline(Instant::now() + worker.grace() + ENDED_WITHIN);
     let adopted = worker.rescuer().rescue(|run| wrong.iter().any(|one| one.id == run.id))?;
     let mut ended = Vec::new();
     for (id, thread) in adopted {
@@ -179,7 +192,7 @@ fn recovered(after: &Run) -> Recovered {
 
 pub(super) fn without_run(context: &Context<'_>) -> Finding {
     let found = match context.runs() {
-        Ok(Some(runs)) => surviving_processes(context, runs),
+        Ok(Some(runs)) => surviving_processes(runs),
         Ok(None) => return Finding::pass(NO_RUNS),
         // The check `run-store` says why.
         Err(_) => return Finding::pass("the run store does not open"),
@@ -192,8 +205,8 @@ pub(super) fn without_run(context: &Context<'_>) -> Finding {
 }
 
 /// The live processes of ended runs. They share the kernel lock of the run, or have its id in their environment.
-fn surviving_processes(context: &Context<'_>, runs: &Runs) -> Result<Vec<Sentence>, StoreError> {
-    let probe = HolderProbe::open(context);
+fn surviving_processes(runs: &Runs) -> Result<Vec<Sentence>, StoreError> {
+    let probe = HolderProbe(runs.liveness_file());
     let marked = tree::marked(RUN_ID).unwrap_or_default();
     let records = runs.store().snapshot()?;
     let mut found = Vec::new();
@@ -231,8 +244,11 @@ pub(super) fn folders(context: &Context<'_>) -> Finding {
     let orphans = runs.store().snapshot().and_then(|records| {
         let mut orphans = Vec::new();
         for id in names {
-            if records.run(&id)?.is_none() {
-                orphans.push(runs.folder_of(&id).path().display().to_string());
+            match records.run(&id)? {
+                None => orphans.push(runs.folder_of(&id).path().display().to_string()),
+                // The file is for people: what cannot be written stays.
+                Some(run) if context.pass == Pass::Full => drop(mend_stage(&runs.folder_of(&id), &run)),
+                Some(_) => {}
             }
         }
         Ok(orphans)
@@ -251,11 +267,6 @@ pub(super) fn folders(context: &Context<'_>) -> Finding {
 struct HolderProbe(Option<LivenessFile>);
 
 impl HolderProbe {
-    fn open(context: &Context<'_>) -> Self {
-        let state = &context.inputs.location.state;
-        Self(state.join("life").is_file().then(|| LivenessFile::open(state).ok()).flatten())
-    }
-
     /// Whether a process of the holder lives. A lock that cannot be read counts as alive.
     fn is_alive(&self, holder: HolderId) -> bool {
         match self.0.as_ref().map(|file| file.look(holder)) {
@@ -268,7 +279,7 @@ impl HolderProbe {
 impl Context<'_> {
     /// The run store, if it exists.
     fn runs(&self) -> Result<Option<&Runs>, &RunError> {
-        let opened = self.runs.get_or_init(|| Runs::open_existing(&self.inputs.location.state));
+        let opened = self.runs.get_or_init(|| Runs::existing_at(self.inputs.location));
         opened.as_ref().map(Option::as_ref)
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use lockkeeper_platform::access::is_shared;
-use lockkeeper_store::StoreError;
+use lockkeeper_store::{Risk, StoreError};
 
 use super::finding::{Finding, Status, first_few, with_causes};
 use super::{Context, Opened, Pass};
@@ -34,7 +34,25 @@ pub(super) fn store(context: &Context<'_>) -> Finding {
     }
     let version = found.schema.map_or_else(String::new, |version| format!(", tables of version {version}"));
     let (held, waiting) = (listing.holders.len(), listing.waiters.len());
-    Finding::pass(format!("{}{version}: {held} leases, {waiting} tickets", found.engine))
+    let passed = Finding::pass(format!("{}{version}: {held} leases, {waiting} tickets", found.backend));
+    found.risks.into_iter().fold(passed, |finding, risk| {
+        let (seen, fix) = sentences_of(risk);
+        finding.and(Status::Warn, seen, fix)
+    })
+}
+
+/// How a server may lose leases, and what to do about it.
+fn sentences_of(risk: Risk) -> (Sentence, Sentence) {
+    match risk {
+        Risk::Forgets => (said("seen.store_forgets"), said("fix.store_forgets")),
+        Risk::Evicts { policy } => {
+            (said("seen.store_evicts").with("policy", policy), said("fix.store_evicts"))
+        }
+        Risk::Replicas { count } => {
+            (said("seen.store_replicas").with("count", count), said("fix.store_replicas"))
+        }
+        other => (Sentence::Literal(format!("{other:?}")), said("fix.store_replicas")),
+    }
 }
 
 /// How to replace a damaged store.

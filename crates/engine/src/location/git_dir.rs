@@ -1,6 +1,7 @@
 //! Git folder: finds the git folder of a work tree, and the one that all work trees share.
 //!
-//! "There is none" is only said of what could be looked at. Everything else is an error: see [`LocationError`].
+//! The answer "there is none" is given only if every file on the way could be read. Otherwise it is an error: see
+//! [`LocationError`].
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -93,7 +94,9 @@ pub(super) fn git_dir_of(folder: &Path) -> Result<Option<PathBuf>, LocationError
     let git_dir = if meta.is_dir() {
         // Git passes over such a folder, too.
         if !has_head(&dot_git)? {
-            return Ok(None);
+            // Others use the state folder in it: a damaged repository is no reason for a second one.
+            let is_used = look(&dot_git.join("lockkeeper"))?.is_some_and(|meta| meta.is_dir());
+            return Ok(is_used.then_some(dot_git));
         }
         dot_git.clone()
     } else {

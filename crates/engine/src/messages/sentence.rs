@@ -14,7 +14,7 @@ pub enum Sentence {
     Phrase(&'static str, Vec<(&'static str, Value)>),
     /// The same in every language: a command line, a path, an id.
     Literal(String),
-    /// What another part reports, with its causes. It is English in every language, and has a line of its own.
+    /// The message of an error, with its causes. It is English in every language, and has a line of its own.
     English(String),
 }
 
@@ -88,7 +88,7 @@ impl Phrases {
         }
     }
 
-    /// English text of another part, as it stands in this language: alone, or behind a label.
+    /// The English message of an error: alone, or behind a label in this language.
     pub fn english(&self, text: &str) -> String {
         self.fill("english", &[("text", text)])
     }

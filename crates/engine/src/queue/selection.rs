@@ -35,7 +35,7 @@ fn select_among(
     let mut candidates = Vec::new();
     let mut has_next = false;
     for stored in open.into_iter().filter(|stored| stored.request.conductor().is_none()) {
-        // Who comes after the next one need not be looked at.
+        // Requests after the next one need no check.
         let is_ready = stored.status == RequestStatus::Queued && stored.unmet == 0 && !has_next;
         let locked = is_ready && is_locked(&stored.request)?;
         has_next |= is_ready && !locked;

@@ -13,6 +13,7 @@ use lockkeeper_store::StoreError;
 use serde_json::{Value, json};
 
 use super::{Exit, Report};
+use crate::migrate::MigrateError;
 use crate::open::OpenError;
 
 impl From<&StoreError> for Report {
@@ -28,6 +29,8 @@ impl From<&StoreError> for Report {
             StoreError::NetworkFileSystem { .. } => "STORE_ON_NETWORK",
             StoreError::InUseElsewhere { .. } => "STORE_IN_USE_ELSEWHERE",
             StoreError::Removed { .. } => "STORE_REMOVED",
+            StoreError::Moved { .. } => "STORE_MOVED",
+            StoreError::NotEmpty { .. } => "STORE_NOT_EMPTY",
             StoreError::Unreachable { .. } => "STORE_UNREACHABLE",
             StoreError::InDoubt { .. } => "STORE_IN_DOUBT",
             StoreError::Mismatch(_) => "INTERNAL",
@@ -54,6 +57,34 @@ impl From<&OpenError> for Report {
 impl From<OpenError> for Report {
     fn from(error: OpenError) -> Self {
         Self::from(&error)
+    }
+}
+
+impl From<MigrateError> for Report {
+    fn from(error: MigrateError) -> Self {
+        let (exit, code) = match &error {
+            MigrateError::Same(_) | MigrateError::NoRuns(_) => (Exit::Usage, "BAD_INPUT"),
+            MigrateError::NoStore(_) => (Exit::Unreachable, "NO_STORE"),
+            MigrateError::InUse { .. } => (Exit::Refused, "STORE_IN_USE"),
+            MigrateError::NotEmpty(_) | MigrateError::Store(StoreError::NotEmpty { .. }) => {
+                (Exit::Refused, "STORE_NOT_EMPTY")
+            }
+            MigrateError::MovedElsewhere { .. } | MigrateError::NotThere { .. } => {
+                (Exit::Refused, "STORE_MOVED")
+            }
+            MigrateError::Store(error) => return error.into(),
+            MigrateError::Open(error) => return error.into(),
+            MigrateError::Runs(_) => (Exit::Failed, "STORE_FAILED"),
+        };
+        let by = match &error {
+            MigrateError::InUse { by, .. } => Some(by.clone()),
+            _ => None,
+        };
+        let report = Self::of(exit, code, &error).with_hint(error.hint());
+        match by {
+            Some(by) => report.with_context("in_use_by", by),
+            None => report,
+        }
     }
 }
 
@@ -161,6 +192,9 @@ pub fn reason(blockers: &[Blocker]) -> String {
         }
         if let Some(found) = blocker.tickets.first() {
             text.push_str(&format!(", behind {}", plain(found.record.claim.owner.as_str())));
+        }
+        if blocker.silent_until.is_some() {
+            text.push_str(", which nobody gets yet: the server was started, restored or replaced, and holders say again what they hold");
         }
         text
     });

@@ -25,7 +25,7 @@ impl From<RunError> for Report {
             RunError::NoRequest(id) => {
                 Self::of(Exit::Usage, "NO_SUCH_REQUEST", &error).with_context("request_id", id.as_str())
             }
-            RunError::Lost { run, current, .. } => Self::of(Exit::Refused, "TRANSITION_REFUSED", &error)
+            RunError::Refused { run, current, .. } => Self::of(Exit::Refused, "TRANSITION_REFUSED", &error)
                 .with_context("run_id", run.as_str())
                 .with_context("status", current.as_str()),
             RunError::InProgress { request, run, status } => {
@@ -43,6 +43,9 @@ impl From<RunError> for Report {
             RunError::NotAsked { request, status } => Self::of(Exit::Refused, "NOT_ASKED", &error)
                 .with_context("request_id", request.as_str())
                 .with_context("status", status.as_str()),
+            RunError::WorkerTaken(worker) => {
+                Self::of(Exit::LeaseLost, "LEASE_LOST", &error).with_context("worker", worker.as_str())
+            }
             RunError::BadAnswer => Self::of(Exit::Usage, "BAD_INPUT", &error),
             RunError::Machine(_) => Self::of(Exit::Failed, "MACHINE", &error),
             RunError::Store(_) => Self::of(Exit::Failed, "STORE_FAILED", &error),

@@ -3,11 +3,11 @@
 use std::io::{self, Read};
 
 use lockkeeper_core::id::{RequestId, RunId};
-use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_platform::fs as local;
 
 use super::submit::requeue;
-use super::{RunError, RunFolder, Runs};
+use super::{RunError, RunFolder, Runs, SubmitError};
 
 /// The variable in which a command gets the answer.
 pub const ANSWER: &str = "LOCKKEEPER_ANSWER";
@@ -29,6 +29,9 @@ impl Runs {
         }
         let new = requeue(&*records, request, id.clone())?;
         drop(records);
+        if self.is_shared() {
+            return self.answer_anywhere(stored.request, answer);
+        }
         let folder = self.folder_of(&id);
         folder
             .make()
@@ -42,6 +45,23 @@ impl Runs {
         folder.remove().map_err(RunError::Machine)?;
         let status = self.request(request)?.request.status;
         Err(RunError::NotAsked { request: request.clone(), status })
+    }
+}
+
+impl Runs {
+    /// Replaces the request by one that has the answer in its environment: any machine may execute it.
+    fn answer_anywhere(&self, mut request: Request, answer: &str) -> Result<RunId, RunError> {
+        request.env.retain(|(name, _)| name != ANSWER);
+        request.env.push((ANSWER.to_owned(), answer.to_owned()));
+        match self.replace(&request, None) {
+            Ok(submitted) => Ok(submitted.run),
+            Err(SubmitError::Run(error)) => Err(error),
+            // Somebody else has answered since.
+            Err(SubmitError::Refused(_)) => {
+                let status = self.request(&request.id)?.request.status;
+                Err(RunError::NotAsked { request: request.id, status })
+            }
+        }
     }
 }
 

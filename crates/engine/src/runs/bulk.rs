@@ -7,7 +7,7 @@
 use lockkeeper_core::id::{RequestId, RunId};
 use lockkeeper_core::run::{NoSuchMove, Status};
 
-use super::moves::{cancellation, lost};
+use super::moves::{cancellation, refused};
 use super::submit::requeue;
 use super::{RunError, Runs};
 use lockkeeper_store::runs::{Match, Moved, RequestFilter};
@@ -163,7 +163,7 @@ impl Runs {
                         let again = NoSuchMove { from: run.status(), to: Status::Cancelling };
                         if steps.is_empty() { Err(again.into()) } else { Ok(steps) }
                     })
-                    .map_err(|error| lost(run, error)),
+                    .map_err(|error| refused(run, error)),
             };
             match steps {
                 Ok(steps) => {

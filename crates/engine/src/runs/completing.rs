@@ -1,4 +1,13 @@
-//! Ends of attempts, written by the worker that made them: many ends and the next claims in one transaction.
+//! Results of attempts, written by the worker that made them, or by the rescuer that adopted them: many results and the next
+//! claims in one transaction.
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`lockkeeper_core::run::Ending`] | the exit status of a command: an exit code or a signal |
+//! | [`AttemptOutcome`] | what was seen of the command: it ended, was stopped, timed out, vanished, … |
+//! | [`Outcome`] | that, or why nothing has to be written |
+//! | [`AttemptResult`] | the outcome with its run, its request and its time |
+//! | [`Completed`] | the runs after their results were written, and the runs that were claimed with them |
 
 use lockkeeper_core::liveness::ProcessRef;
 use lockkeeper_core::request::Request;
@@ -16,15 +25,15 @@ use lockkeeper_store::runs::{Claims, Moved};
 pub(crate) enum Outcome {
     /// The worker observed this, and the end is not written yet.
     Observed(AttemptOutcome),
-    /// The end was written before the command was stopped: somebody marked the run.
+    /// The end was written before the command was stopped: somebody ended the run with `run mark`.
     Recorded,
     /// Another worker has the run by now.
     Superseded,
 }
 
-/// The end of an attempt.
+/// The result of an attempt.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct AttemptResult {
     /// The run as it was claimed.
     pub(crate) run: Run,
     /// Its request.
@@ -54,18 +63,18 @@ enum Step {
 }
 
 impl Runs {
-    /// Writes the ends of attempts and claims the next runs, in one transaction. Ends of runs that have changed since their
-    /// claim take another one.
+    /// Writes the results of attempts and claims the next runs, in one transaction. Results of runs that have changed since their
+    /// claim take another one. An end that is recorded already clears the processes in a transaction of its own.
     ///
     /// A power cut may lose the transaction before [`Runs::sync`] has returned. `retried` says that the same call
     /// failed before: its transaction may have been committed all the same, and nothing is done twice.
     pub(crate) fn complete<'e>(
         &self,
-        ends: impl Iterator<Item = &'e End>,
+        ends: impl Iterator<Item = &'e AttemptResult>,
         claims: &Claims<'_>,
         retried: bool,
     ) -> Result<Completed, StoreError> {
-        let ends: Vec<&End> = ends.collect();
+        let ends: Vec<&AttemptResult> = ends.collect();
         let mut ended: Vec<Option<Run>> = vec![None; ends.len()];
         let mut claimed = if retried { self.claimed_before(claims)? } else { Vec::new() };
         let mut claims = Some(claims).filter(|claims| claimed.is_empty() && !claims.locks.is_empty());
@@ -127,10 +136,11 @@ impl Runs {
 
     /// The runs of these ends, each with its place in the list.
     ///
-    /// Mostly nothing has changed since the claim. So the record of the claim is used for commands that ended by themselves:
-    /// if it is old, the write conflicts.
-    fn current_records(&self, ends: &[&End]) -> Result<Vec<(usize, Run)>, StoreError> {
-        let is_simple = |end: &End| matches!(end.outcome, Outcome::Observed(AttemptOutcome::Ended(_)));
+    /// A short command's run has not changed since its claim, so the record of the claim is used for commands that ended by
+    /// themselves. For a longer one the process was recorded: the first write conflicts, and a second transaction follows.
+    fn current_records(&self, ends: &[&AttemptResult]) -> Result<Vec<(usize, Run)>, StoreError> {
+        let is_simple =
+            |end: &AttemptResult| matches!(end.outcome, Outcome::Observed(AttemptOutcome::Ended(_)));
         let records = if ends.iter().all(|end| is_simple(end)) { None } else { Some(self.store.snapshot()?) };
         let mut current = Vec::new();
         for (place, end) in ends.iter().enumerate() {
@@ -145,7 +155,7 @@ impl Runs {
 }
 
 /// Decides what to write for the end of an attempt at a run with this record.
-fn decide(end: &End, run: &Run) -> Step {
+fn decide(end: &AttemptResult, run: &Run) -> Step {
     let (claim, at) = (end.run.claim(), end.ended_at);
     if run.claim() != claim {
         return Step::Nothing(None);
@@ -168,7 +178,7 @@ fn decide(end: &End, run: &Run) -> Step {
             steps.push(finished);
             Step::Move(steps)
         }
-        // The end is there already: somebody marked the run, or the same call was committed before.
+        // The end is there already: somebody ended the run with `run mark`, or the same call was committed before.
         Err(TransitionError::Status(_)) => Step::ClearProcesses(run.clone()),
         Err(
             TransitionError::Claim { .. }

@@ -1,4 +1,4 @@
-//! Allow list: which variables of the submitter's environment a command gets.
+//! Allow list: which variables of the submitter's environment a command gets, and which of its worker's.
 
 use std::ffi::OsString;
 
@@ -7,6 +7,26 @@ const NAMES: [&str; 10] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR"];
 /// Prefixes of further names.
 const PREFIXES: [&str; 2] = ["LC_", "XDG_"];
+
+/// The names on the list that describe a place: another machine has other values.
+const OF_A_PLACE: [&str; 6] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"];
+
+/// Whether this variable on the list describes a place.
+fn is_of_a_place(name: &str) -> bool {
+    OF_A_PLACE.contains(&name) || name.starts_with("XDG_")
+}
+
+/// The variables on the list that do not describe a place: those that a request of several machines keeps.
+pub fn for_any_machine(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<(String, String)> {
+    of_submitter(variables).into_iter().filter(|(name, _)| !is_of_a_place(name)).collect()
+}
+
+/// The variables on the list that describe a place: a command gets those of its worker.
+pub(crate) fn of_this_machine(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Vec<(String, String)> {
+    of_submitter(variables).into_iter().filter(|(name, _)| is_of_a_place(name)).collect()
+}
 
 /// Whether the command gets this variable without being asked.
 fn is_inherited(name: &str) -> bool {
@@ -33,6 +53,9 @@ mod tests {
         let pairs = ["XDG_RUNTIME_DIR", "PATH", "GITHUB_TOKEN", "LC_ALL", "LD_PRELOAD", "PATHS"];
         let mut pairs: Vec<(OsString, OsString)> =
             pairs.iter().map(|name| (OsString::from(name), OsString::from("x"))).collect();
+        let names = |kept: Vec<(String, String)>| kept.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(names(for_any_machine(pairs.clone())), ["LC_ALL"]);
+        assert_eq!(names(of_this_machine(pairs.clone())), ["PATH", "XDG_RUNTIME_DIR"]);
         pairs.push((OsString::from("LANG"), OsString::from_vec(vec![0xff])));
         let kept: Vec<String> = of_submitter(pairs).into_iter().map(|(name, _)| name).collect();
         assert_eq!(kept, ["LC_ALL", "PATH", "XDG_RUNTIME_DIR"]);

@@ -1,19 +1,20 @@
 //! Queries for runs and requests: their state, and why a run has not started.
 
 use std::collections::HashMap;
-use std::path::Path;
 
-use lockkeeper_core::id::{HolderId, RequestId, RunId, WorkerId};
-use lockkeeper_core::liveness::LockState;
-use lockkeeper_core::request::RequestStatus;
-use lockkeeper_core::run::{Run, RunState, Status};
+use lockkeeper_core::id::{Name, RequestId, RunId, WorkerId};
+use lockkeeper_core::liveness::{LockState, Observation};
+use lockkeeper_core::request::{Request, RequestStatus};
+use lockkeeper_core::run::{Process, Run, RunState, Status};
 use lockkeeper_core::time::Moment;
 use lockkeeper_platform::liveness_lock::LivenessFile;
+use lockkeeper_platform::process;
 use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::{
     AutoRun, RequestFilter, RunFilter, RunRecords, StoredEvent, StoredRequest, Worker,
 };
 
+use super::workers::{is_gone, session_ends_at};
 use super::{RunError, Runs, found, short_id};
 
 /// Lists compute positions in the queue only up to this one.
@@ -32,6 +33,8 @@ pub struct RunDetail {
     pub events: Vec<StoredEvent>,
     /// Why no worker executes it; none when one does, or when it has ended.
     pub blocked: Option<Blocked>,
+    /// The machine that executes or executed it, on a store that several machines share.
+    pub host: Option<String>,
 }
 
 /// A run in a list, with its request.
@@ -43,6 +46,8 @@ pub struct RunEntry {
     pub request: StoredRequest,
     /// Why no worker executes it; none when one does, or when it has ended.
     pub blocked: Option<Blocked>,
+    /// The machine that executes or executed it, on a store that several machines share.
+    pub host: Option<String>,
 }
 
 /// A request in a list, with its latest run.
@@ -50,7 +55,7 @@ pub struct RunEntry {
 pub struct RequestEntry {
     /// The request.
     pub request: StoredRequest,
-    /// Its latest run; none when all were rejected.
+    /// Its latest run that was not rejected, or the newest one if all were.
     pub latest: Option<Run>,
     /// Why no worker executes that run; none when one does, or when it has ended.
     pub blocked: Option<Blocked>,
@@ -87,12 +92,15 @@ pub enum Blocked {
     Position(u64),
     /// At least this many runs are before it. Lists do not count further.
     Behind(u64),
-    /// No worker is running.
+    /// No pool worker is registered.
     NoWorker,
-    /// Its worker is gone. Every process that can start a run or wait for one looks after it.
+    /// Workers are running, and none of them has these labels.
+    NoWorkerWith(Vec<Name>),
+    /// Its worker is dead. The next process that starts or waits for a run rescues it.
     Unattended,
-    /// Its worker is gone, and its processes live where this process cannot see them.
-    OutOfReach,
+    /// Its worker is dead, and its processes live where this process can neither see nor end them: in another pid namespace, or
+    /// those of this user.
+    OutOfReach(Option<u32>),
     /// Its time is up, and its processes are being ended.
     TimeIsUp,
 }
@@ -105,8 +113,9 @@ impl Runs {
         let request = records.request(&run.request)?;
         let request = request.ok_or_else(|| RunError::NoRequest(run.request.clone()))?;
         let events = records.events_of(id, 0, usize::MAX)?;
-        let blocked = Queue::for_one(records, &self.folder).blocked(&run, &request)?;
-        Ok(RunDetail { run, request, events, blocked })
+        let blocked = Queue::for_one(records, self).blocked(&run, &request)?;
+        let host = records.hosts(&[id])?.remove(id);
+        Ok(RunDetail { run, request, events, blocked, host })
     }
 
     /// One run.
@@ -124,7 +133,7 @@ impl Runs {
             return Ok(run);
         }
         if let Ok(request) = text.parse::<RequestId>()
-            && let Some(run) = records.latest_run(&request)?
+            && let Some(run) = latest_or_rejected(&*records, &request)?
         {
             return Ok(run);
         }
@@ -143,10 +152,13 @@ impl Runs {
     /// Runs with their requests, the latest first.
     pub fn entries(&self, filter: &RunFilter) -> Result<Vec<RunEntry>, RunError> {
         let records = &*self.store.snapshot()?;
-        let (mut entries, mut queue) = (Vec::new(), Queue::for_many(records, &self.folder));
-        for (run, request) in records.runs_with_requests(filter)? {
+        let (mut entries, mut queue) = (Vec::new(), Queue::for_many(records, self));
+        let found = records.runs_with_requests(filter)?;
+        let mut hosts = records.hosts(&found.iter().map(|(run, _)| &run.id).collect::<Vec<_>>())?;
+        for (run, request) in found {
             let blocked = queue.blocked(&run, &request)?;
-            entries.push(RunEntry { run, request, blocked });
+            let host = hosts.remove(&run.id);
+            entries.push(RunEntry { run, request, blocked, host });
         }
         Ok(entries)
     }
@@ -154,7 +166,7 @@ impl Runs {
     /// Requests with their latest runs, the latest first.
     pub fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestEntry>, RunError> {
         let records = &*self.store.snapshot()?;
-        let mut queue = Queue::for_many(records, &self.folder);
+        let mut queue = Queue::for_many(records, self);
         let found = records.requests_with_runs(filter)?.into_iter();
         Ok(found.map(|(request, latest)| queue.entry(request, latest)).collect::<Result<_, _>>()?)
     }
@@ -173,7 +185,7 @@ impl Runs {
         let filter = RequestFilter { limit: ids.len(), ids, ..RequestFilter::default() };
         let mut found = records.requests_with_runs(&filter)?;
         found.sort_by_key(|(stored, _)| place.get(&stored.request.id).copied());
-        let mut queue = Queue::for_many(records, &self.folder);
+        let mut queue = Queue::for_many(records, self);
         let entries = found.into_iter().map(|(request, latest)| queue.entry(request, latest));
         Ok(entries.collect::<Result<_, _>>()?)
     }
@@ -184,7 +196,7 @@ impl Runs {
         let filter = RequestFilter { ids: vec![id.clone()], limit: 1, ..RequestFilter::default() };
         let found = records.requests_with_runs(&filter)?.pop();
         let (request, latest) = found.ok_or_else(|| RunError::NoRequest(id.clone()))?;
-        Ok(Queue::for_one(records, &self.folder).entry(request, latest)?)
+        Ok(Queue::for_one(records, self).entry(request, latest)?)
     }
 
     /// One request; none if there is no such request.
@@ -253,44 +265,65 @@ impl Runs {
     }
 }
 
-/// The latest runs of requests whose short id begins with this text.
+/// The latest run of a request that was not rejected, or the newest one if all were: it says why.
+fn latest_or_rejected(records: &dyn RunRecords, request: &RequestId) -> Result<Option<Run>, StoreError> {
+    match records.latest_run(request)? {
+        Some(run) => Ok(Some(run)),
+        None => newest_run(records, request),
+    }
+}
+
+fn newest_run(records: &dyn RunRecords, request: &RequestId) -> Result<Option<Run>, StoreError> {
+    let filter = RunFilter { request: Some(request.clone()), limit: 1, ..RunFilter::default() };
+    Ok(records.runs(&filter)?.pop())
+}
+
+/// The latest runs of requests whose short id begins with this text, or of the one whose short id it is.
 fn latest_by_part(records: &dyn RunRecords, text: &str) -> Result<Vec<Run>, StoreError> {
     let filter = RequestFilter { text: Some(text.to_owned()), limit: COUNTED, ..RequestFilter::default() };
-    let mut found = Vec::new();
-    for request in records.requests(&filter)? {
-        let id = request.request.id.as_str();
-        if short_id(id) != id && short_id(id).starts_with(text) {
-            found.extend(records.latest_run(&request.request.id)?);
-        }
+    let mut found: Vec<RequestId> = records.requests(&filter)?.into_iter().map(|it| it.request.id).collect();
+    found.retain(|id| short_id(id.as_str()) != id.as_str() && short_id(id.as_str()).starts_with(text));
+    if let Some(whole) = found.iter().position(|id| short_id(id.as_str()) == text) {
+        found = vec![found.swap_remove(whole)];
     }
-    Ok(found)
+    let runs = found.iter().map(|id| latest_or_rejected(records, id).transpose());
+    runs.flatten().collect()
 }
+
+/// How many times a list looks at all processes.
+const MOST_LOOKS: u32 = 8;
 
 /// Facts about the queue that one snapshot needs for many runs; each is read once.
 struct Queue<'r> {
     records: &'r dyn RunRecords,
-    /// The state folder.
-    folder: &'r Path,
+    runs: &'r Runs,
     many: bool,
     workers: Option<Vec<Worker>>,
     /// The kernel locks of workers and runs; none in a folder that never had any.
     life: Option<Option<LivenessFile>>,
     positions: Option<HashMap<RunId, u64>>,
+    /// How many times it has looked at all processes.
+    looks: u32,
 }
 
 impl<'r> Queue<'r> {
     /// For one run: its position is counted exactly.
-    fn for_one(records: &'r dyn RunRecords, folder: &'r Path) -> Self {
-        Self { records, folder, many: false, workers: None, life: None, positions: None }
+    fn for_one(records: &'r dyn RunRecords, runs: &'r Runs) -> Self {
+        Self { records, runs, many: false, workers: None, life: None, positions: None, looks: 0 }
     }
 
     /// For a list: positions are looked up among the first [`COUNTED`].
-    fn for_many(records: &'r dyn RunRecords, folder: &'r Path) -> Self {
-        Self { many: true, ..Self::for_one(records, folder) }
+    fn for_many(records: &'r dyn RunRecords, runs: &'r Runs) -> Self {
+        Self { many: true, ..Self::for_one(records, runs) }
     }
 
     /// A request with its latest run.
-    fn entry(&mut self, request: StoredRequest, latest: Option<Run>) -> Result<RequestEntry, StoreError> {
+    fn entry(&mut self, mut request: StoredRequest, latest: Option<Run>) -> Result<RequestEntry, StoreError> {
+        let latest = match latest {
+            Some(run) => Some(run),
+            None => newest_run(self.records, &request.request.id)?,
+        };
+        request.latest = latest.as_ref().map(|run| run.id.clone());
         let blocked = match &latest {
             Some(run) => self.blocked(run, &request)?,
             None => None,
@@ -304,21 +337,25 @@ impl<'r> Queue<'r> {
             RunState::Queued { .. } if request.unmet > 0 => {
                 Some(Blocked::Dependencies(self.records.unmet(&run.request)?))
             }
-            RunState::Queued { .. } if !self.has_worker()? => Some(Blocked::NoWorker),
-            RunState::Queued { .. } => Some(self.position(&run.id)?),
-            RunState::WaitingForRetry { .. } if run.was_returned() && !self.has_worker()? => {
-                Some(Blocked::NoWorker)
+            RunState::Queued { .. } => match self.no_worker_for(&request.request)? {
+                Some(no_worker) => Some(no_worker),
+                None => Some(self.position(&run.id)?),
+            },
+            RunState::WaitingForRetry { .. }
+                if run.was_returned() && self.no_worker_for(&request.request)?.is_some() =>
+            {
+                self.no_worker_for(&request.request)?
             }
-            // A run that a worker returned is the first of its priority.
+            // A returned run (its command never began) is first of its priority.
             RunState::WaitingForRetry { .. } if run.was_returned() => Some(Blocked::Position(0)),
             RunState::WaitingForRetry { retry_at, .. } => Some(Blocked::Retry(*retry_at)),
             RunState::Running(execution) | RunState::Cancelling(execution) => {
                 let overdue = run.times_out_at().is_some_and(|at| at <= self.records.now().moment);
                 match execution.process {
                     Some(process) => self
-                        .neglect(&execution.worker, process.holder)?
+                        .unattended(&execution.worker, &process)?
                         .or_else(|| overdue.then_some(Blocked::TimeIsUp)),
-                    // An executor outside of Lockkeeper: only that one knows.
+                    // An executor outside of Lockkeeper: only that executor knows whether it is alive.
                     None => None,
                 }
             }
@@ -326,18 +363,31 @@ impl<'r> Queue<'r> {
         })
     }
 
-    /// Whether nobody looks after a run of this worker, whose processes share this kernel lock.
-    fn neglect(&mut self, worker: &WorkerId, run: HolderId) -> Result<Option<Blocked>, StoreError> {
-        let lock = self.workers()?.iter().find(|known| known.id == *worker).map(|known| known.holder);
-        let folder = self.folder;
-        let open = || folder.join("life").is_file().then(|| LivenessFile::open(folder).ok()).flatten();
-        let Some(life) = self.life.get_or_insert_with(open) else { return Ok(None) };
-        if lock.is_some_and(|lock| life.look(lock) != LockState::Free) {
+    /// Why no live worker executes a run, if so. `worker` executes or executed it.
+    fn unattended(&mut self, worker: &WorkerId, run: &Process) -> Result<Option<Blocked>, StoreError> {
+        let (runs, now) = (self.runs, self.records.now().moment);
+        let worker = self.workers()?.iter().find(|known| known.id == *worker).cloned();
+        let life = self.life.get_or_insert_with(|| runs.liveness_file());
+        if let Some(worker) = worker.as_ref().filter(|worker| worker.heartbeat_at.is_some()) {
+            let observation = runs.observe(worker, life.as_ref());
+            let is_gone = is_gone(worker, observation, now);
+            if observation == Observation::OtherHost || !is_gone {
+                return Ok(is_gone.then_some(Blocked::Unattended));
+            }
+        }
+        let Some(life) = life else { return Ok(None) };
+        if worker.is_some_and(|worker| life.look(worker.holder) != LockState::Free) {
             return Ok(None);
         }
-        // Lists do not look at all processes.
-        let is_hidden = || life.look(run) == LockState::Held && life.processes(run).is_empty();
-        Ok(Some(if !self.many && is_hidden() { Blocked::OutOfReach } else { Blocked::Unattended }))
+        let is_held = life.look(run.holder) == LockState::Held;
+        if let Some(user) = run.command.filter(|_| is_held).and_then(process::foreign_user) {
+            return Ok(Some(Blocked::OutOfReach(Some(user))));
+        }
+        // A look at all processes takes time, so lists do it for the first few only.
+        let may_look = !self.many || self.looks < MOST_LOOKS;
+        self.looks += u32::from(is_held && may_look);
+        let is_hidden = may_look && is_held && life.processes(run.holder).is_empty();
+        Ok(Some(if is_hidden { Blocked::OutOfReach(None) } else { Blocked::Unattended }))
     }
 
     fn workers(&mut self) -> Result<&[Worker], StoreError> {
@@ -347,9 +397,18 @@ impl<'r> Queue<'r> {
         }
     }
 
-    fn has_worker(&mut self) -> Result<bool, StoreError> {
+    /// Which worker is missing for a request; none if there is one.
+    fn no_worker_for(&mut self, request: &Request) -> Result<Option<Blocked>, StoreError> {
         // Others execute single runs only.
-        Ok(self.workers()?.iter().any(|worker| worker.jobs > 0))
+        let now = self.records.now().moment;
+        let is_silent = |worker: &Worker| session_ends_at(worker).is_some_and(|end| end < now);
+        let workers = self.workers()?.iter().filter(|worker| worker.jobs > 0 && !is_silent(worker));
+        let missing = workers.map(|worker| request.missing_labels(&worker.labels)).min_by_key(Vec::len);
+        Ok(match missing {
+            None => Some(Blocked::NoWorker),
+            Some(labels) if labels.is_empty() => None,
+            Some(_) => Some(Blocked::NoWorkerWith(request.needs.clone())),
+        })
     }
 
     fn position(&mut self, run: &RunId) -> Result<Blocked, StoreError> {

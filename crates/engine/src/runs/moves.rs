@@ -21,6 +21,15 @@ pub struct Canceled {
     pub run: Run,
 }
 
+/// What another program has made of the work of a run, with its words for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum EndedElsewhere {
+    /// It has done it.
+    Done(String),
+    /// It has decided that nobody does it.
+    Skipped(String),
+}
+
 /// Why a run was not moved.
 pub(super) enum NotMoved<E> {
     /// The rule refused this record.
@@ -52,7 +61,7 @@ impl Runs {
         let (mut run, mut now) = (found(&*records, id)?, records.now());
         drop(records);
         loop {
-            let steps = cancellation(&run, message, now).map_err(|error| lost(&run, error))?;
+            let steps = cancellation(&run, message, now).map_err(|error| refused(&run, error))?;
             let Some(last) = steps.last() else { return Ok(Canceled { run }) };
             // The second step applies if the first one does.
             match self.store.move_runs(&steps)?.swap_remove(0) {
@@ -64,6 +73,29 @@ impl Runs {
                 Moved::Conflict(None) => return Err(RunError::NoRun(id.to_string())),
             }
         }
+    }
+
+    /// Ends a run that waits, because another program has ended its work. None if somebody has claimed or ended the run meanwhile.
+    pub(crate) fn end_elsewhere(
+        &self,
+        run: &Run,
+        worker: &WorkerId,
+        ended: EndedElsewhere,
+    ) -> Result<Option<Run>, RunError> {
+        let now = self.store.now();
+        let steps = match ended {
+            EndedElsewhere::Done(why) => {
+                transition::succeed_elsewhere(run, worker.clone(), why, now).map(Vec::from)
+            }
+            EndedElsewhere::Skipped(why) => cancellation(run, Some(&why), now),
+        };
+        let Ok(mut steps) = steps else { return Ok(None) };
+        // The second step applies if the first one does.
+        if steps.is_empty() || self.store.move_runs(&steps)?.swap_remove(0) != Moved::Applied {
+            return Ok(None);
+        }
+        self.store.sync()?;
+        Ok(steps.pop().map(|last| last.run))
     }
 
     /// Changes the priority of a request, and with it the place of its queued run.
@@ -85,7 +117,7 @@ impl Runs {
         match self.try_move(run, rule)? {
             // It is recorded already.
             Ok(_) | Err(NotMoved::Refused(None, _)) => Ok(()),
-            Err(NotMoved::Refused(Some(error), run)) => Err(lost(&run, error)),
+            Err(NotMoved::Refused(Some(error), run)) => Err(refused(&run, error)),
             Err(NotMoved::Removed) => Err(RunError::NoRun(id.to_string())),
         }
     }
@@ -154,7 +186,7 @@ impl Runs {
         let run = found(&*self.store.snapshot()?, id)?;
         match self.try_move(run, rule)? {
             Ok(run) => Ok(run),
-            Err(NotMoved::Refused(error, run)) => Err(lost(&run, error)),
+            Err(NotMoved::Refused(error, run)) => Err(refused(&run, error)),
             Err(NotMoved::Removed) => Err(RunError::NoRun(id.to_string())),
         }
     }
@@ -204,6 +236,6 @@ pub(crate) fn policy(request: &Request) -> FinishPolicy<'_> {
     FinishPolicy { success: &request.success, retry: &request.retry, random }
 }
 
-pub(super) fn lost(run: &Run, source: TransitionError) -> RunError {
-    RunError::Lost { run: run.id.clone(), current: run.status(), source }
+pub(super) fn refused(run: &Run, source: TransitionError) -> RunError {
+    RunError::Refused { run: run.id.clone(), current: run.status(), source }
 }

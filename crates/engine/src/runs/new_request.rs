@@ -1,10 +1,10 @@
 //! Validation: turns a request as a user writes it into a [`Request`]. It is the same on every interface.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockkeeper_core::id::{IdError, RequestId};
+use lockkeeper_core::id::{IdError, Name, RequestId};
 use lockkeeper_core::pattern::PatternError;
 use lockkeeper_core::record::{Priority, PriorityError};
 use lockkeeper_core::request::Request;
@@ -49,6 +49,8 @@ pub struct NewRequest {
     pub paths: Vec<String>,
     /// Whether the locks and paths are held in shared mode.
     pub shared: bool,
+    /// Labels of workers: only a worker that has all of them runs it.
+    pub needs: Vec<String>,
     /// Its priority, from -100 to 100; larger is more urgent.
     pub priority: i32,
     /// The requests that have to be done first.
@@ -200,6 +202,7 @@ impl NewRequest {
             locks: self.locks.iter().map(|name| name.parse()).collect::<Result<_, IdError>>()?,
             paths: self.paths.iter().map(|path| path.parse()).collect::<Result<_, PatternError>>()?,
             shared: self.shared,
+            needs: labels(&self.needs)?,
             priority: Priority::new(self.priority)?,
             after: self.after.iter().map(|id| id.parse()).collect::<Result<_, IdError>>()?,
             queue_timeout: limited(span(self.queue_timeout)?.or(defaults.queue_timeout)),
@@ -216,6 +219,12 @@ impl NewRequest {
             command: self.command,
         })
     }
+}
+
+/// Labels in the order of the alphabet, each once.
+pub fn labels(texts: &[String]) -> Result<Vec<Name>, IdError> {
+    let labels: BTreeSet<Name> = texts.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+    Ok(labels.into_iter().collect())
 }
 
 /// A duration of zero means no limit: no command could run within it.

@@ -1,16 +1,17 @@
-//! Workers and the runs that they execute: registration, and what happens to runs whose worker is gone.
+//! Workers and the runs that they execute: registration, and what happens to runs whose worker is dead or silent.
 
 use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::liveness::ProcessRef;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::transition::{self, AttemptOutcome};
 use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::time::Moment;
 
 use super::moves::{NotMoved, policy};
 use super::{RunError, Runs};
 use lockkeeper_platform::process;
 use lockkeeper_store::StoreError;
-use lockkeeper_store::runs::{RunFilter, Worker};
+use lockkeeper_store::runs::{Renewal, RunFilter, Worker};
 
 /// How many runs are looked at for those that wait for an attempt.
 const MOST_RUNNING: usize = 10_000;
@@ -21,12 +22,24 @@ pub(crate) struct WorkersAndRuns {
     pub(crate) workers: Vec<Worker>,
     /// Runs that a worker executes, and ended runs whose processes may live.
     pub(crate) runs: Vec<Run>,
+    /// When that was, on the store's clock.
+    pub(crate) now: Moment,
 }
 
 impl Runs {
-    /// Registers a worker. A power cut may lose it: the worker is gone then, too.
+    /// Registers a worker. A power cut may lose the record: the worker is dead then, too.
     pub(crate) fn register_worker(&self, worker: &Worker) -> Result<(), StoreError> {
         self.store.register_worker(worker)
+    }
+
+    /// Renews the session of a worker.
+    pub(crate) fn renew_worker(
+        &self,
+        id: &WorkerId,
+        expected: &[i64],
+        beat: i64,
+    ) -> Result<Renewal, StoreError> {
+        self.store.renew_worker(id, expected, beat)
     }
 
     /// Removes a worker.
@@ -37,7 +50,8 @@ impl Runs {
     /// All workers and the runs that they execute, as they were at one moment.
     pub(crate) fn workers_and_runs(&self) -> Result<WorkersAndRuns, StoreError> {
         let records = self.store.snapshot()?;
-        Ok(WorkersAndRuns { workers: records.workers()?, runs: records.active_runs()? })
+        let now = records.now().moment;
+        Ok(WorkersAndRuns { workers: records.workers()?, runs: records.active_runs()?, now })
     }
 
     /// Runs that wait for their next attempt, whether it is due or not. Those of stages are left out: only the executor of
@@ -47,10 +61,17 @@ impl Runs {
         Ok(waiting.filter(|(_, conductor)| conductor.is_none()).map(|(run, _)| run).collect())
     }
 
-    /// Runs of stages that wait for their next attempt, each with the owner of its group.
+    /// Runs of stages that wait for their first or next attempt, each with the owner of its group.
     pub(crate) fn waiting_stage_attempts(&self) -> Result<Vec<(Run, String)>, StoreError> {
         let waiting = self.all_waiting_attempts()?.into_iter();
-        Ok(waiting.filter_map(|(run, conductor)| Some((run, conductor?))).collect())
+        let mut found: Vec<_> = waiting.filter_map(|(run, conductor)| Some((run, conductor?))).collect();
+        let records = self.store.snapshot()?;
+        for run in records.queued_in_stages()? {
+            let stored = records.request(&run.request)?;
+            let conductor = stored.and_then(|stored| stored.request.conductor().map(ToOwned::to_owned));
+            found.extend(conductor.map(|conductor| (run, conductor)));
+        }
+        Ok(found)
     }
 
     fn all_waiting_attempts(&self) -> Result<Vec<(Run, Option<String>)>, StoreError> {
@@ -68,8 +89,8 @@ impl Runs {
         Ok(found)
     }
 
-    /// Ends a run that waits for an attempt which nobody will make. None if it has changed meanwhile.
-    pub(crate) fn give_up_attempt(&self, run: &Run, why: &str) -> Result<Option<Run>, RunError> {
+    /// Ends a run that waits for a retry which nobody will make. None if it has changed meanwhile.
+    pub(crate) fn abandon_retry(&self, run: &Run, why: &str) -> Result<Option<Run>, RunError> {
         let Some((found, _)) = self.run_with_request(&run.id)? else { return Ok(None) };
         let version = run.version;
         let ended = self.try_move(found, |run, now| {
@@ -83,18 +104,23 @@ impl Runs {
         Ok(Some(ended))
     }
 
-    /// The processes of all registered workers.
+    /// The processes of all registered workers that use this state folder.
     pub(crate) fn worker_processes(&self) -> Result<Vec<ProcessRef>, StoreError> {
-        let workers = self.store.snapshot()?.workers()?;
-        Ok(workers.into_iter().map(|worker| worker.process).collect())
+        let workers = self.store.snapshot()?.workers()?.into_iter();
+        Ok(workers.filter(|worker| self.has_files_of(worker)).map(|worker| worker.process).collect())
     }
 
     /// The process of the worker of a run, if a signal has stopped it.
     pub fn stopped_worker(&self, run: &Run) -> Result<Option<ProcessRef>, RunError> {
         let Some(id) = run.worker() else { return Ok(None) };
         let workers = self.store.snapshot()?.workers()?;
-        let worker = workers.into_iter().find(|worker| worker.id == *id);
+        let worker = workers.into_iter().find(|worker| worker.id == *id && self.has_files_of(worker));
         Ok(worker.map(|worker| worker.process).filter(|process| process::is_stopped(*process)))
+    }
+
+    /// Records that no process of an ended run lives.
+    pub(crate) fn clear_processes(&self, run: &Run) -> Result<(), StoreError> {
+        self.store.clear_processes(run)
     }
 
     /// Gives a run to another worker. A run that has ended keeps its end: only its processes have to be ended. None if another
@@ -115,16 +141,20 @@ impl Runs {
         Ok(run.map(|run| (run, request)))
     }
 
-    /// Ends an attempt whose processes are all gone, as a worker that adopts it would: as LOST, or it waits for its next
-    /// attempt. None if another worker was first.
+    /// Ends the attempt of an unattended run that has no live process, as a worker that adopts it would: the run ends, or waits
+    /// for its next attempt. If the command has not begun, the run is returned. None if another worker was first.
     ///
-    /// The caller has seen that no process of the run lives and that its worker is gone. `outcome` says what it knows of
-    /// the command: nothing, or that it has not begun.
-    pub(crate) fn end_lost(&self, run: &Run, outcome: &AttemptOutcome) -> Result<Option<Run>, RunError> {
+    /// The caller has seen that no process of the run lives and that its worker is dead. `outcome` says what it knows of
+    /// the command.
+    pub(crate) fn end_unattended(
+        &self,
+        run: &Run,
+        outcome: &AttemptOutcome,
+    ) -> Result<Option<Run>, RunError> {
         let Some((found, request)) = self.run_with_request(&run.id)? else { return Ok(None) };
         let (claim, policy) = (run.claim(), policy(&request));
         let ended = self.try_move(found, |run, now| {
-            // Only a run with a kernel lock can be seen to be gone.
+            // Without a liveness lock nobody can see that the processes of a run have ended.
             if run.process().is_none() {
                 return Err(());
             }

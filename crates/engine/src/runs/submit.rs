@@ -51,6 +51,7 @@ impl Runs {
         queue_limit: Option<u64>,
     ) -> Result<Vec<Submitted>, SubmitError> {
         let runs = self.new_run_ids(requests.len())?;
+        let requests = &*self.portable(requests);
         let submission = Submission { requests, runs: &runs, queue_limit, forbidden: None };
         let answer = self.store.submit(&submission).map_err(RunError::from)?;
         if wrote(&answer) {
@@ -73,6 +74,7 @@ impl Runs {
         queue_limit: Option<u64>,
     ) -> Result<Vec<Submitted>, SubmitError> {
         let runs = self.new_run_ids(requests.len())?;
+        let requests = &*self.portable(requests);
         let submission = Submission { requests, runs: &runs, queue_limit, forbidden: None };
         let submitted = self.store.replace(&submission).map_err(RunError::from)??;
         self.store.sync().map_err(RunError::from)?;
@@ -82,7 +84,7 @@ impl Runs {
     /// Records that a conflict rule forbids a request: it gets one run, which is rejected.
     pub fn reject(&self, request: &Request, why: &str) -> Result<(), RunError> {
         let runs = self.new_run_ids(1)?;
-        let requests = std::slice::from_ref(request);
+        let requests = &*self.portable(std::slice::from_ref(request));
         let submission = Submission { requests, runs: &runs, queue_limit: None, forbidden: Some(why) };
         // The answer is the refusal.
         let answer = self.store.submit(&submission)?;

@@ -13,7 +13,8 @@ pub struct RefusedPhase {
     pub report: Report,
 }
 
-/// Plans one phase, or all phases of a file if none is named. A phase that the caller names has to have a plan, and so has one of all.
+/// Plans one phase, or all phases of a file if none is named. Fails if the named phase has no
+/// plan, or if no phase of the file has one.
 pub fn plan_phases(
     file: &File,
     named: Option<&str>,

@@ -116,7 +116,8 @@ fn action(rule: &Downgrade) -> Option<RuleAction> {
     }
 }
 
-/// How agents are retried. A rule about the network is for exit codes that tell of it; other rules are for all failures.
+/// How agents are retried. A rule about the network applies to the exit codes of network failures; other rules apply to
+/// all failures.
 pub(super) fn retry_policy(rules: &[Downgrade]) -> RetryPolicy {
     let retries = |rule: &&Downgrade| {
         matches!(

@@ -25,7 +25,7 @@ use lockkeeper_platform::wall_clock::epoch_seconds;
 use super::agents::AgentCommand;
 use super::patience::{Next, Patience};
 use super::{PhaseEvent, StageError};
-use crate::runs::RunError;
+use crate::runs::{RunError, short_id};
 use crate::work::{ClaimResult, Worker, why};
 use crate::{Acquired, AtEnd, WaitOptions};
 
@@ -219,7 +219,7 @@ impl GroupExecution<'_> {
                 Waited::Interrupted => return Ok(Err(STOPPED.to_owned())),
                 Waited::TimedOut => {
                     if self.must_give_up(patience, send) {
-                        // The registry only tells of locks.
+                        // The registry is for people: locks work without it.
                         let _ = lock.register_timeout(std::process::id(), since, epoch_seconds());
                         let waited = format_span(begun.elapsed());
                         let holder = lock.held_by();
@@ -304,6 +304,17 @@ impl GroupExecution<'_> {
         {}
     }
 
+    /// Why the run of an agent is not done: the reason with the exit code, the last line of its output, and where to read more.
+    fn why_failed(&self, agent: &str, run: &Run) -> String {
+        let mut why = format!("agent {agent}: {}", run.status());
+        why.extend(run.reason().map(|reason| format!(" {reason}")));
+        why.extend(run.ending().map(|ending| format!(" {}", ending.exit_code())));
+        let said = run.message().map(str::to_owned);
+        let said = said.or_else(|| self.worker.runs().folder_of(&run.id).last_line());
+        why.extend(said.map(|said| format!(": {said}")));
+        format!("{why} (`lockkeeper run logs {}`)", short_id(run.id.as_str()))
+    }
+
     /// The commands inherit the lock, so that it lasts as long as they run, also if this process is killed.
     fn run_agents(
         &self,
@@ -327,9 +338,8 @@ impl GroupExecution<'_> {
                         match self.run_agent(agent, &self.ids[index], lock) {
                             Ok(Some(run)) => {
                                 if RequestStatus::from(&run) != RequestStatus::Done {
-                                    let reason = run.reason().map_or("", |reason| reason.as_str());
-                                    let why = format!("agent {}: {} {reason}", agent.agent, run.status());
-                                    locked(&failed).get_or_insert(why.trim_end().to_owned());
+                                    locked(&failed)
+                                        .get_or_insert_with(|| self.why_failed(&agent.agent, &run));
                                 }
                                 let (group, agent) = (self.index, agent.agent.clone());
                                 let event = PhaseEvent::AgentEnded { group, agent, run: Box::new(run) };
@@ -406,11 +416,11 @@ impl GroupExecution<'_> {
                     locked(&self.control.active).retain(|active| *active != run);
                 }
                 // Somebody broke the group's lease, and another owner has it now. Try again later.
-                ClaimResult::Held(_) => {
+                ClaimResult::Held(_) | ClaimResult::FileHeld => {
                     let stopped = [self.control.stopped.as_fd()];
                     poll::wait(&stopped, Some(CHECK_EVERY)).map_err(RunError::Machine)?;
                 }
-                ClaimResult::Lost => {
+                ClaimResult::NotClaimable => {
                     let until = Instant::now() + CHECK_EVERY;
                     runs.wait(&run, Some(until), Some(self.control.stopped.as_fd()))?;
                 }

@@ -4,12 +4,13 @@ use lockkeeper_core::liveness::Verdict;
 use lockkeeper_core::time::Moment;
 use serde::Serialize;
 
-use super::{AlertView, BlockedView, LeaseView, QueueStopView, RequestView, RunView, TicketView};
+use super::{BlockedView, LeaseView, QueueStopView, RequestView, RunView, TicketView};
 use crate::Listing;
+use crate::doctor::alert_sentences;
 use crate::foreign_locks::{ForeignLock, ForeignWaiter};
-use crate::messages::{Language, Messages};
+use crate::messages::{Language, Messages, Phrases};
 use crate::overview::{Overview, RequestSummary, Requests};
-use crate::runs::{Blocked, RequestEntry};
+use crate::runs::{Blocked, RequestEntry, short_id};
 
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -134,7 +135,9 @@ impl OverviewView {
 impl AttentionView {
     /// What needs a person, the most urgent first.
     pub fn all(overview: &Overview, language: Language, messages: &Messages) -> Vec<Self> {
-        let mut all: Vec<Self> = overview.needs_input.first.iter().map(needs_input).collect();
+        let phrases = &Phrases::load(language);
+        let mut all: Vec<Self> =
+            overview.needs_input.first.iter().map(|one| needs_input(one, phrases)).collect();
         // What stopped the queue may be over by now.
         let is_left = overview.needs_input.count + overview.failed.count + overview.queued.count > 0;
         all.extend(overview.stop.as_ref().filter(|_| is_left).and_then(|stop| {
@@ -142,7 +145,7 @@ impl AttentionView {
             let hint = stop.actions.first()?.clone();
             Some(Self {
                 code: "QUEUE_STOPPED",
-                message: format!("the queue stopped: {}", stop.message),
+                message: phrases.fill("attention.queue_stopped", &[("why", &stop.message)]),
                 hint,
             })
         }));
@@ -150,55 +153,54 @@ impl AttentionView {
         if overview.queued.first.iter().any(has_no_worker) {
             all.push(Self {
                 code: "NO_WORKER",
-                message: format!("{} queued, and nobody works", overview.queued.count),
-                hint: "start a worker with `lockkeeper work`".to_owned(),
+                message: phrases
+                    .fill("attention.no_worker", &[("count", &overview.queued.count.to_string())]),
+                hint: phrases.fill("attention.no_worker_do", &[]),
             });
         }
-        all.extend(overview.running.first.iter().filter_map(unattended));
-        all.extend(unknown_holders(&overview.locks.listing));
+        all.extend(overview.running.first.iter().filter_map(|one| unattended(one, phrases)));
+        all.extend(unknown_holders(&overview.locks.listing, phrases));
         all.extend(overview.locks.alerts.iter().map(|alert| {
-            let alert = AlertView::new(alert);
-            Self { code: alert.code, message: alert.message, hint: alert.hint.to_owned() }
+            let (what, advice) = alert_sentences(alert);
+            Self { code: alert.code(), message: phrases.put(&what), hint: phrases.put(&advice) }
         }));
         all
     }
 }
 
-fn needs_input(one: &RequestSummary) -> AttentionView {
-    let id = &one.entry.request.request.id;
+fn needs_input(one: &RequestSummary, phrases: &Phrases) -> AttentionView {
+    let id = short_id(one.entry.request.request.id.as_str());
     let asked = one.entry.latest.as_ref().and_then(|run| run.message());
     let question = asked.or(one.last_line.as_deref()).map_or_else(String::new, |text| format!(": {text}"));
     AttentionView {
         code: "NEEDS_INPUT",
-        message: format!("{id} needs input{question}"),
-        hint: format!(
-            "`lockkeeper run logs {id}` shows its output, `lockkeeper run retry {id}` runs it again"
-        ),
+        message: phrases.fill("attention.needs_input", &[("id", id), ("question", &question)]),
+        hint: phrases.fill("attention.needs_input_do", &[("id", id)]),
     }
 }
 
-fn unattended(one: &RequestSummary) -> Option<AttentionView> {
-    let id = &one.entry.request.request.id;
-    matches!(one.entry.blocked, Some(Blocked::Unattended | Blocked::OutOfReach)).then(|| AttentionView {
+fn unattended(one: &RequestSummary, phrases: &Phrases) -> Option<AttentionView> {
+    let id = short_id(one.entry.request.request.id.as_str());
+    matches!(one.entry.blocked, Some(Blocked::Unattended | Blocked::OutOfReach(_))).then(|| AttentionView {
         code: "UNATTENDED",
-        message: format!("the worker of {id} is gone"),
-        hint: format!("`lockkeeper run wait {id}` looks after it"),
+        message: phrases.fill("attention.unattended", &[("id", id)]),
+        hint: phrases.fill("attention.unattended_do", &[("id", id)]),
     })
 }
 
 /// Leases that others wait for although nobody can tell whether their holders live.
-fn unknown_holders(listing: &Listing) -> impl Iterator<Item = AttentionView> {
+fn unknown_holders(listing: &Listing, phrases: &Phrases) -> impl Iterator<Item = AttentionView> {
     let waited_for = |id| {
         let blockers = listing.waiters.iter().flat_map(|waiter| &waiter.blockers);
         blockers.flat_map(|blocker| &blocker.leases).any(|found| found.record.id == id)
     };
     let unknown = listing.holders.iter().filter(|holder| holder.verdict == Verdict::Unknown);
-    unknown.map(|holder| &holder.lease).filter(move |lease| waited_for(lease.id)).map(|lease| AttentionView {
-        code: "HOLDER_UNKNOWN",
-        message: format!(
-            "others wait for {}, and nobody can tell from here whether its holder {} lives",
-            lease.id, lease.claim.owner
-        ),
-        hint: format!("if it is gone: `lockkeeper locks break {} --yes`", lease.id),
+    unknown.map(|holder| &holder.lease).filter(move |lease| waited_for(lease.id)).map(|lease| {
+        let (id, owner) = (lease.id.to_string(), lease.claim.owner.as_str());
+        AttentionView {
+            code: "HOLDER_UNKNOWN",
+            message: phrases.fill("attention.unknown", &[("id", &id), ("owner", owner)]),
+            hint: phrases.fill("attention.unknown_do", &[("id", &id)]),
+        }
     })
 }

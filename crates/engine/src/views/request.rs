@@ -37,6 +37,8 @@ pub struct RequestView {
     pub paths: Vec<String>,
     /// Whether it shares what it holds with others that share.
     pub shared: bool,
+    /// Labels of workers: only a worker that has all of them runs it.
+    pub needs: Vec<String>,
     /// Its priority, from −100 to 100.
     pub priority: i32,
     /// Requests that have to be done first.
@@ -94,6 +96,7 @@ impl RequestView {
             locks: texts(&request.locks),
             paths: texts(&request.paths),
             shared: request.shared,
+            needs: texts(&request.needs),
             priority: request.priority.get(),
             after: texts(&request.after),
             unmet: stored.unmet,

@@ -11,7 +11,7 @@ use super::HolderView;
 use crate::Listing;
 use crate::runs::{Blocked, RunEntry};
 
-/// A run: one attempt at a request.
+/// A run: one execution of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Run))]
 pub struct RunView {
@@ -102,6 +102,8 @@ pub struct RunListItem {
     pub title: String,
     /// Why no worker executes it; null when one does, or when it has ended.
     pub blocked: Option<BlockedView>,
+    /// The machine that executes or executed it; null on a store of one machine, and before it was claimed.
+    pub host: Option<String>,
 }
 
 impl RunListItem {
@@ -111,6 +113,7 @@ impl RunListItem {
             run: RunView::new(&entry.run, now),
             title: entry.request.request.title.clone(),
             blocked: entry.blocked.as_ref().map(|blocked| BlockedView::new(blocked, now)),
+            host: entry.host.clone(),
         }
     }
 }
@@ -133,6 +136,12 @@ pub struct BlockedView {
     /// With `queue`: true when more than `ahead` may be before it. Lists do not count further.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub or_more: Option<bool>,
+    /// With `no_worker_with`: the labels that it needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Vec<String>>,
+    /// With `out_of_reach`: the user who has to look after it, if its processes belong to another user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
     /// The leases that keep it from starting. Only the commands look them up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holders: Option<Vec<HolderView>>,
@@ -149,11 +158,14 @@ pub enum Because {
     Retry,
     /// Other runs are before it in the queue.
     Queue,
-    /// No worker is running.
+    /// No pool worker is registered.
     NoWorker,
-    /// Its worker is gone. Every process that can start a run or wait for one looks after it.
+    /// No worker that is running has the labels that it needs.
+    NoWorkerWith,
+    /// Its worker is dead. The next process that starts or waits for a run rescues it.
     Unattended,
-    /// Its worker is gone, and its processes live where this process cannot see them.
+    /// Its worker is dead, and its processes live where this process can neither see nor end them: in another pid namespace, or
+    /// those of another user.
     OutOfReach,
     /// Its time is up, and its processes are being ended.
     TimeIsUp,
@@ -168,6 +180,8 @@ impl BlockedView {
             retry_at: None,
             ahead: None,
             or_more: None,
+            labels: None,
+            user: None,
             holders: None,
         };
         match blocked {
@@ -183,8 +197,12 @@ impl BlockedView {
                 Self { ahead: Some(*ahead), or_more: Some(true), ..because(Because::Queue) }
             }
             Blocked::NoWorker => because(Because::NoWorker),
+            Blocked::NoWorkerWith(labels) => {
+                let labels = labels.iter().map(ToString::to_string).collect();
+                Self { labels: Some(labels), ..because(Because::NoWorkerWith) }
+            }
             Blocked::Unattended => because(Because::Unattended),
-            Blocked::OutOfReach => because(Because::OutOfReach),
+            Blocked::OutOfReach(user) => Self { user: *user, ..because(Because::OutOfReach) },
             Blocked::TimeIsUp => because(Because::TimeIsUp),
         }
     }

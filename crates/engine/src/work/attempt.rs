@@ -1,6 +1,6 @@
 //! Executes the command of one claimed run and reports how it ended. Of the store it knows only the clock.
 //!
-//! The command inherits the kernel lock of its run, so that any process can see after the end of this one whether the
+//! The command inherits the liveness lock of its run, so that any process can see after the end of this one whether the
 //! command still lives. It writes to its log by itself: it does not notice when its worker dies.
 
 mod command;
@@ -9,6 +9,7 @@ pub(super) mod reusable_log;
 mod slot;
 mod supervision;
 
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -26,15 +27,16 @@ use self::supervision::{LeaseWatch, Supervision, outcome_of_short};
 use super::Settings;
 use super::claimer::Claimed;
 
+use super::completer_message::{CompleterMessage, Finished, Started};
 use super::control::{Control, Stop};
 use super::events::{Events, WorkerEvent};
-use super::guardian::GuardianOffice;
-use super::processes::{RunProcesses, mark};
-use super::report::{Finished, Report, Started};
-use super::start_marks::StartMarks;
+use super::guardian::GuardianHandle;
+use super::processes::{RunProcesses, process_mark};
+use super::session::WorkerSession;
+use super::start_records::StartRecords;
 use crate::Engine;
-use crate::runs::completing::{End, Outcome};
-use crate::runs::{RunFolder, Runs};
+use crate::runs::completing::{AttemptResult, Outcome};
+use crate::runs::{RunFolder, Runs, environment};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::exec::{Running, StartError, start_cached};
 use lockkeeper_platform::wall_clock::WallTime;
@@ -52,14 +54,16 @@ pub(super) struct AttemptContext {
     pub(super) worker: WorkerId,
     /// The process of the worker.
     pub(super) process: ProcessRef,
-    /// Kernel locks, and what is known of leases.
+    /// Liveness locks and leases.
     pub(super) leases: Arc<Engine>,
     pub(super) events: Arc<Events>,
-    pub(super) reports: Sender<Report>,
-    /// Notes which commands may have begun.
-    pub(super) marks: Arc<StartMarks>,
+    pub(super) messages: Sender<CompleterMessage>,
+    /// Records which commands may have begun.
+    pub(super) start_records: Arc<StartRecords>,
     /// Starts the commands.
-    pub(super) guardian: GuardianOffice,
+    pub(super) guardian: GuardianHandle,
+    /// The session of the worker, on a store that several machines share.
+    pub(super) session: Option<Arc<WorkerSession>>,
 }
 
 impl AttemptContext {
@@ -84,6 +88,8 @@ pub(super) struct Attempt<'a> {
     started_at: Option<WallTime>,
     /// Whether the start was reported.
     is_reported: bool,
+    /// Whether all processes are gone that had to be ended.
+    is_over: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -95,28 +101,29 @@ impl<'a> Attempt<'a> {
         control: Arc<Control>,
     ) -> Self {
         let folder = RunFolder::new(&context.state, &claimed.run.id);
-        Self { context, slot, claimed, control, folder, started_at: None, is_reported: false }
+        Self { context, slot, claimed, control, folder, started_at: None, is_reported: false, is_over: true }
     }
 
-    /// Blocks until the command and all that it started is gone.
+    /// Runs the command to its end, then tries to kill what it left.
     pub(super) fn run(mut self) -> Finished {
         let context = self.context;
         let id = self.claimed.run.id.clone();
         let outcome = context.events.catch_panic(&id, || self.execute()).unwrap_or_else(|| {
-            context.processes().end_all(&self.claimed.run);
+            self.end_all();
             Outcome::Observed(AttemptOutcome::Vanished)
         });
         let ended_at = context.runs.now();
         let Claimed { run, request, lock, lease, files, .. } = self.claimed;
-        // From here on only what the command left running can have the kernel lock.
+        // From here on only what the command left running can hold the liveness lock.
         drop(lock);
         context.processes().end_leftovers(&run);
         Finished {
-            end: End { run, request, outcome, ended_at },
+            end: AttemptResult { run, request, outcome, ended_at },
             lease,
             files,
             started_at: self.started_at.filter(|_| !self.is_reported),
             is_reported: self.is_reported,
+            is_over: self.is_over,
             wants_next: false,
         }
     }
@@ -137,45 +144,68 @@ impl<'a> Attempt<'a> {
         };
         let AttemptContext { settings, state, leases, .. } = self.context;
         let stores = (state.as_path(), leases.store_id());
-        let spec = command::spec(&mut self.claimed, &settings.variables, (stores.0, &stores.1), log.path());
+        let dir = self.context.runs.local_dir(&self.claimed.request.dir);
+        let variables = self.variables(&settings.variables);
+        let places = (dir.clone(), log.path());
+        let spec = command::spec(&mut self.claimed, &variables, (stores.0, &stores.1), places);
         let run = &self.claimed.run;
-        let (line, number) = (self.slot.line(self.context), self.slot.number);
-        let guarded = line.zip(self.context.marks.note(number, run));
-        // A guardian does it by itself.
-        let noted =
-            if guarded.is_some() { Ok(()) } else { self.context.marks.set(number, &run.id, run.claim()) };
+        let (connection, number) = (self.slot.connection(self.context), self.slot.number);
+        let guarded = connection.zip(self.context.start_records.note(number, run));
+        // A guardian writes the start record by itself.
+        let noted = if guarded.is_some() {
+            Ok(())
+        } else {
+            self.context.start_records.set(number, &run.id, run.claim())
+        };
         if let Err(error) = noted {
             self.keep_log(log);
             let why = format!("cannot note that it begins: {error}");
             return Outcome::Observed(AttemptOutcome::NotStarted(126, why));
         }
-        let via = guarded.as_ref().map(|(line, note)| (line, note));
+        let via = guarded.as_ref().map(|(connection, note)| (connection, note));
         let running = match start_cached(&spec, self.claimed.lock.as_ref(), &mut self.slot.programs, via) {
             Ok(running) => running,
             Err(error @ StartError::Lost { .. }) => {
-                self.context.events.trouble(format!("{}: {error}", run.id));
-                self.context.processes().end_all(run);
+                self.context.events.warn(format!("{}: {error}", run.id));
+                self.end_all();
                 self.keep_log(log);
                 return Outcome::Observed(AttemptOutcome::Vanished);
             }
             Err(error) => {
                 self.keep_log(log);
-                let why = command::why_not_started(&error, &self.claimed.request.dir);
+                let why = command::why_not_started(&error, &dir);
                 return Outcome::Observed(AttemptOutcome::NotStarted(error.exit_code(), why));
             }
         };
+        // With a lease the worker keeps its copy until the release, so that nobody reaps the lease in between.
         if self.claimed.lease.is_none() {
-            // The command has it. What is open here, others have as well until they begin.
+            // The command holds the lock now. A copy kept here would leak into other commands between fork and exec.
             self.claimed.lock = None;
         }
         self.started_at = Some(WallTime::now());
         self.context.events.notify(&WorkerEvent::Started(self.claimed.run.clone()));
         self.supervise(running, log).unwrap_or_else(|error| {
-            let run = &self.claimed.run;
-            self.context.events.trouble(format!("cannot supervise {}: {error}", run.id));
-            self.context.processes().end_all(run);
+            self.context.events.warn(format!("cannot supervise {}: {error}", self.claimed.run.id));
+            self.end_all();
             Outcome::Observed(AttemptOutcome::Vanished)
         })
+    }
+
+    /// The variables besides those of the request. On a store that several machines share the request has none that describe a
+    /// place: they are those of this worker, unless the request names them.
+    fn variables<'v>(&self, own: &'v [(String, String)]) -> Cow<'v, [(String, String)]> {
+        if !self.context.runs.is_shared() {
+            return Cow::Borrowed(own);
+        }
+        let is_named =
+            |name: &str| self.claimed.request.env.iter().chain(own).any(|(known, _)| known == name);
+        let here = environment::of_this_machine(std::env::vars_os());
+        Cow::Owned(here.into_iter().filter(|(name, _)| !is_named(name)).chain(own.iter().cloned()).collect())
+    }
+
+    /// Ends all processes of the run, and waits for those that this process may not end.
+    fn end_all(&mut self) {
+        self.is_over = self.context.processes().end_all(&self.claimed.run, &mut self.claimed.lock);
     }
 
     fn supervise(&mut self, mut running: Running, mut log: AttemptLog) -> io::Result<Outcome> {
@@ -189,7 +219,7 @@ impl<'a> Attempt<'a> {
             return Ok(outcome_of_short(&self.control, ending));
         }
         if let Err(error) = log.move_to_run() {
-            self.context.events.trouble(format!("cannot keep what {} writes: {error}", self.claimed.run.id));
+            self.context.events.warn(format!("cannot keep what {} writes: {error}", self.claimed.run.id));
         }
         self.report_start(running.process().ok());
         let lease = self.claimed.lease.as_ref().map(|lease| LeaseWatch::new(lease, &self.context.leases));
@@ -199,23 +229,32 @@ impl<'a> Attempt<'a> {
             &mut self.claimed.files,
             &self.control,
             lease.as_ref(),
+            self.context.session.as_deref(),
             log,
             self.context.settings.grace,
             times_out_at,
         );
-        let mark = mark(&self.claimed.run.id);
-        let ending =
-            running.supervise_marked(&extra, Some(&mark), &mut |event| supervision.on_event(event))?;
+        let mark = process_mark(&self.claimed.run.id);
+        let ending = running.supervise_marked(&extra, Some(&mark), &mut |event| supervision.on_event(event));
+        let (ending, left) = match ending {
+            Ok(ending) => (Some(ending), None),
+            Err(error) if supervision.is_stopping() => (None, Some(error)),
+            Err(error) => return Err(error),
+        };
         let (outcome, log) = supervision.outcome(ending);
+        if let Some(error) = left {
+            self.context.events.warn(format!("{}: {error}", self.claimed.run.id));
+            self.end_all();
+        }
         self.keep_log(log);
         Ok(outcome)
     }
 
-    /// The log of the attempt. A run that holds nothing and can make only one attempt uses the log of the slot.
+    /// The log of the attempt. A run without lease and retries uses the slot's log, if the slot's last command was short.
     fn make_log(&mut self) -> io::Result<AttemptLog> {
         let Claimed { run, request, lease, .. } = &self.claimed;
         let (attempt, limit) = (run.attempt(), self.context.settings.output_limit);
-        // What is in the way of a log that is used again is no reason to fail: the run gets a log of its own.
+        // If the log of the slot cannot be used, the run gets a log of its own.
         if attempt == 1
             && request.retry.limit == 0
             && lease.is_none()
@@ -231,9 +270,7 @@ impl<'a> Attempt<'a> {
         match log.finish() {
             Ok(log) => self.slot.log = log,
             Err(error) => {
-                self.context
-                    .events
-                    .trouble(format!("cannot keep what {} wrote: {error}", self.claimed.run.id));
+                self.context.events.warn(format!("cannot keep what {} wrote: {error}", self.claimed.run.id));
             }
         }
     }
@@ -248,6 +285,6 @@ impl<'a> Attempt<'a> {
             at: self.started_at.unwrap_or_else(WallTime::now),
         };
         // Only a completer that has panicked receives nothing.
-        self.is_reported = self.context.reports.send(Report::Started(Box::new(started))).is_ok();
+        self.is_reported = self.context.messages.send(CompleterMessage::Started(Box::new(started))).is_ok();
     }
 }

@@ -1,11 +1,12 @@
-//! Claims queued runs for this worker: takes the lease that a run needs, then moves it from queued to running by
-//! compare-and-set.
+//! Claims runs for this worker: takes the lease that a run needs, then moves it from queued, or from waiting for a retry, to
+//! running by compare-and-set.
 //!
-//! In this order a crash leaves nothing behind: the lease stands on a kernel lock that only this run's processes will
-//! share, and the claim names that lock. A worker that dies before the claim frees the lease.
+//! In this order a crash leaves nothing behind: the lease names a liveness lock of this run, which the worker holds and the
+//! command inherits, and the claim names the same lock. If the worker dies before the claim, the kernel frees the lock, and with
+//! it the lease.
 
 mod dispatch;
-mod waiting_line;
+mod tickets;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -21,11 +22,12 @@ use lockkeeper_core::run::transition::Claimant;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::waiting::Blocker;
 
-use self::waiting_line::WaitingLine;
+use self::tickets::Tickets;
 use super::completer::persist;
 use super::events::{Events, WorkerEvent};
-use super::lock_files::{LockFiles, LockFormats};
+use super::lock_files::{LockFiles, LockFormats, NotLocked};
 use super::locked;
+use super::session::WorkerSession;
 use crate::Engine;
 use crate::runs::{RunError, Runs};
 use lockkeeper_platform::liveness_lock::LivenessLock;
@@ -36,7 +38,7 @@ use lockkeeper_store::runs::Worker as WorkerRecord;
 pub struct Claimed {
     pub(super) run: Run,
     pub(super) request: Request,
-    /// The kernel lock that its processes share, until only they have it.
+    /// The liveness lock of the run. Held here until the command has inherited it.
     pub(super) lock: Option<LivenessLock>,
     pub(super) lease: Option<Lease>,
     pub(super) files: LockFiles,
@@ -61,12 +63,14 @@ impl Claimed {
 /// The result of an attempt to claim one run.
 #[derive(Debug)]
 pub enum ClaimResult {
-    /// It is to be executed now.
+    /// This worker has claimed it and has to execute it.
     Claimed(Box<Claimed>),
-    /// Others hold what it needs.
+    /// Other owners hold what it needs.
     Held(Vec<Blocker>),
-    /// Somebody else has it, or it does not wait to be executed.
-    Lost,
+    /// Another program holds its lock file. No wake-up comes when the file becomes free.
+    FileHeld,
+    /// Another worker has claimed it, it has ended, or it is not due yet.
+    NotClaimable,
 }
 
 /// Claims runs for one worker.
@@ -77,6 +81,8 @@ pub(super) struct Claimer {
     formats: LockFormats,
     events: Arc<Events>,
     grace: Duration,
+    /// The session of the worker, on a store that several machines share.
+    session: Option<Arc<WorkerSession>>,
     /// What was published about waiting runs.
     published: Mutex<HashMap<RunId, String>>,
 }
@@ -89,27 +95,41 @@ impl Claimer {
         formats: LockFormats,
         events: Arc<Events>,
         grace: Duration,
+        session: Option<Arc<WorkerSession>>,
     ) -> Self {
-        Self { runs, leases, worker, formats, events, grace, published: Mutex::default() }
+        Self { runs, leases, worker, formats, events, grace, session, published: Mutex::default() }
     }
 
     /// Claims one run, if nobody else does and nobody holds what it needs. Never waits.
     pub(super) fn claim(&self, id: &RunId) -> Result<ClaimResult, RunError> {
-        let Some((run, request)) = self.runs.run_with_request(id)? else { return Ok(ClaimResult::Lost) };
-        self.claim_known(&run, request, &mut WaitingLine::default())
+        if self.session.as_ref().is_some_and(|session| session.is_taken()) {
+            return Err(RunError::WorkerTaken(self.worker.id.clone()));
+        }
+        if !self.may_claim() {
+            return Ok(ClaimResult::Held(Vec::new()));
+        }
+        let Some((run, request)) = self.runs.run_with_request(id)? else {
+            return Ok(ClaimResult::NotClaimable);
+        };
+        self.claim_known(&run, request, &mut Tickets::default())
     }
 
-    /// Claims a run that needs nothing: this one, or whichever is the next of that kind by now.
+    /// Whether the session of this worker is valid, if it has one. Without it, other machines could take the run.
+    fn may_claim(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.is_valid())
+    }
+
+    /// Claims the first queued run that needs no lease and no lock file. By now it may be another one than `run`.
     fn claim_plain(
         &self,
         run: &Run,
         request: Request,
-        line: &mut WaitingLine,
+        tickets: &mut Tickets,
     ) -> Result<Option<Claimed>, RunError> {
         if run.status() != Status::Queued {
-            return self.claim_with(run, request, None, line);
+            return self.claim_with(run, request, None, tickets);
         }
-        let lock = self.lock_for_next(line)?;
+        let lock = self.lock_for_next(tickets)?;
         let claimed = match self.runs.claim_plain(&self.worker.id, lock) {
             Ok(claimed) => claimed,
             Err(error) => Some(self.claimed_with(lock).ok_or(error)?),
@@ -117,7 +137,7 @@ impl Claimer {
         Ok(claimed.map(|(run, request)| Claimed {
             run,
             request,
-            lock: line.lock.take(),
+            lock: tickets.lock.take(),
             lease: None,
             files: LockFiles::default(),
             inherit: None,
@@ -128,10 +148,13 @@ impl Claimer {
         &self,
         run: &Run,
         request: Request,
-        line: &mut WaitingLine,
+        tickets: &mut Tickets,
     ) -> Result<ClaimResult, RunError> {
+        if !request.missing_labels(&self.worker.labels).is_empty() {
+            return Ok(ClaimResult::Held(Vec::new()));
+        }
         let lease = if request.needs_lease() {
-            match self.leases.acquire(&self.lease_request(run, &request, None, line)?)? {
+            match self.leases.acquire(&self.lease_request(run, &request, None, tickets)?)? {
                 Outcome::Granted(grant) => Some(grant.lease),
                 Outcome::Held(blockers) => return Ok(ClaimResult::Held(blockers)),
                 Outcome::Deadlock(_) | Outcome::Waiting(_) | Outcome::Gone => {
@@ -141,29 +164,39 @@ impl Claimer {
         } else {
             None
         };
-        let claimed = self.claim_with(run, request, lease, line)?;
-        Ok(claimed.map_or(ClaimResult::Lost, |claimed| ClaimResult::Claimed(Box::new(claimed))))
+        Ok(match self.claim_with(run, request, lease, tickets)? {
+            Some(claimed) => ClaimResult::Claimed(Box::new(claimed)),
+            None if tickets.file_held.contains(&run.id) => ClaimResult::FileHeld,
+            None => ClaimResult::NotClaimable,
+        })
     }
 
-    /// Claims a run whose lease is held; releases the lease when somebody else was first.
+    /// Claims a run whose lease this worker has acquired, if it needs one. Releases the lease if another worker was first.
     fn claim_with(
         &self,
         run: &Run,
         request: Request,
         lease: Option<Lease>,
-        line: &mut WaitingLine,
+        tickets: &mut Tickets,
     ) -> Result<Option<Claimed>, RunError> {
         let held = lease.as_ref().map(|lease| (lease.id, lease.token));
         let files = match self.formats.lock(&request, run, &self.worker) {
             Ok(files) => files,
-            Err(why) => {
+            Err(NotLocked::Held(why)) => {
                 self.release(held)?;
-                line.file_held.insert(run.id.clone());
+                tickets.file_held.insert(run.id.clone());
                 self.publish_wait(run, why);
                 return Ok(None);
             }
+            Err(NotLocked::Ended(ended)) => {
+                self.release(held)?;
+                if let Some(run) = self.runs.end_elsewhere(run, &self.worker.id, ended)? {
+                    self.events.publish(&WorkerEvent::Ended(run), Some(&request));
+                }
+                return Ok(None);
+            }
         };
-        let lock = self.lock_for_next(line)?;
+        let lock = self.lock_for_next(tickets)?;
         let claimant = Claimant { worker: self.worker.id.clone(), holder: Some(lock), lease: held };
         let (claimed, error) = match self.runs.claim_for(run, &claimant) {
             Ok(claimed) => (claimed, None),
@@ -171,16 +204,23 @@ impl Claimer {
         };
         if let Some(run) = claimed {
             locked(&self.published).remove(&run.id);
-            return Ok(Some(Claimed { run, request, lock: line.lock.take(), lease, files, inherit: None }));
+            return Ok(Some(Claimed {
+                run,
+                request,
+                lock: tickets.lock.take(),
+                lease,
+                files,
+                inherit: None,
+            }));
         }
         self.release(held)?;
         if let Err(error) = files.release() {
-            self.events.trouble(format!("cannot release the lock files of {}: {error}", run.id));
+            self.events.warn(format!("cannot release the lock files of {}: {error}", run.id));
         }
         error.map_or(Ok(None), |error| Err(error.into()))
     }
 
-    /// The run that was claimed with this kernel lock, after the claim failed: it may be in the store all the same.
+    /// The run that was claimed with this liveness lock. The commit may have succeeded although the call failed.
     fn claimed_with(&self, lock: HolderId) -> Option<(Run, Request)> {
         persist(&self.events, "see whether a run was claimed", || self.runs.claimed_with(lock)).flatten()
     }
@@ -192,12 +232,12 @@ impl Claimer {
         Ok(())
     }
 
-    /// The kernel lock for the next run, which is made if there is none.
-    fn lock_for_next(&self, line: &mut WaitingLine) -> Result<HolderId, RunError> {
-        if line.lock.is_none() {
-            line.lock = Some(make_lock(&self.leases).map_err(RunError::Machine)?);
+    /// The liveness lock for the next run, which is made if there is none.
+    fn lock_for_next(&self, tickets: &mut Tickets) -> Result<HolderId, RunError> {
+        if tickets.lock.is_none() {
+            tickets.lock = Some(make_lock(&self.leases).map_err(RunError::Machine)?);
         }
-        Ok(line.lock.as_ref().expect("it was made just now").holder())
+        Ok(tickets.lock.as_ref().expect("it was made just now").holder())
     }
 
     fn lease_request(
@@ -205,9 +245,9 @@ impl Claimer {
         run: &Run,
         request: &Request,
         wait: Option<WaitTerms>,
-        line: &mut WaitingLine,
+        tickets: &mut Tickets,
     ) -> Result<lease::Request, RunError> {
-        let holder = self.lock_for_next(line)?;
+        let holder = self.lock_for_next(tickets)?;
         let voucher = Voucher::KernelLock { holder, process: self.worker.process };
         let claim = Claim {
             owner: owner(run, request),
@@ -231,7 +271,7 @@ impl Claimer {
     }
 }
 
-/// Takes a kernel lock with a new number.
+/// Takes a liveness lock with a new number.
 pub(super) fn make_lock(leases: &Engine) -> std::io::Result<LivenessLock> {
     leases.probe().liveness_file().hold_new()
 }
@@ -250,7 +290,7 @@ pub(crate) fn why(blockers: &[Blocker]) -> String {
     }
 }
 
-/// The owner of a run's lease: the run itself, or the group that it is a part of.
+/// The owner of a run's lease: the run itself, or the stage group that it belongs to.
 fn owner(run: &Run, request: &Request) -> Owner {
     let own = || format!("run:{}", run.id).parse().expect("an id is never empty");
     request.conductor().and_then(|group| group.parse().ok()).unwrap_or_else(own)

@@ -6,7 +6,8 @@
 //! waits for the disk once between two commands, and for no other thread if it is alone. Events and releases, for which
 //! no slot waits, are left to the thread of the completer.
 //!
-//! A crash before the fsync loses no run: each is still running, and a rescuer sees that its kernel lock is free.
+//! If the worker dies before the commit, the runs are still `running` and a rescuer completes them. A power cut before the fsync
+//! may undo the commit, with the same result.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -20,25 +21,26 @@ use lockkeeper_core::run::transition::TransitionError;
 use lockkeeper_core::run::{Run, Status};
 
 use super::claimer::{Claimed, make_lock};
+use super::completer_message::{Committed, CompleterMessage, Finished, Started};
 use super::control::{ActiveRuns, Stop};
 use super::events::{Events, WorkerEvent};
 use super::lock_files::LockFiles;
-use super::processes::RunProcesses;
-use super::report::{Committed, Finished, Report, Started};
+use super::processes::{RunProcesses, Sharing};
+use super::session::WorkerSession;
 use super::{locked, stage_file};
 use crate::Engine;
-use crate::runs::completing::{Completed, End};
+use crate::runs::completing::{AttemptResult, Completed};
 use crate::runs::{RunError, Runs};
 use lockkeeper_platform::liveness_lock::LivenessLock;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::{ClaimOrder, Claims, Worker as WorkerRecord};
 
-/// The pauses before the store is tried again.
-const PAUSES: [Duration; 4] =
+/// The pauses before a store call that failed is tried again. The last one is repeated.
+const RETRY_PAUSES: [Duration; 4] =
     [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
 
-/// Writes the ends of the runs that this worker executes. Nobody else in this worker does.
+/// Writes the results of attempts: the run ends, or waits for a retry. Nothing else in this worker does.
 pub(super) struct Completer {
     runs: Arc<Runs>,
     leases: Arc<Engine>,
@@ -48,9 +50,11 @@ pub(super) struct Completer {
     grace: Duration,
     /// Attempts whose ends are not written yet.
     waiting: Mutex<Vec<Waiting>>,
-    /// The thread that has this lock commits. In it are kernel locks for the next runs that were made and not used.
+    /// Leader lock: its holder commits. It also keeps unused liveness locks for the next claims.
     leader: Mutex<Vec<LivenessLock>>,
-    reports: Sender<Report>,
+    messages: Sender<CompleterMessage>,
+    /// The session of the worker, on a store that several machines share.
+    session: Option<Arc<WorkerSession>>,
 }
 
 /// An attempt whose end is not written yet.
@@ -67,15 +71,26 @@ impl Completer {
         active: Arc<ActiveRuns>,
         events: Arc<Events>,
         grace: Duration,
-        reports: Sender<Report>,
+        messages: Sender<CompleterMessage>,
     ) -> Self {
         let (waiting, leader) = (Mutex::default(), Mutex::default());
-        Self { runs, leases, worker, active, events, grace, waiting, leader, reports }
+        let session = None;
+        Self { runs, leases, worker, active, events, grace, waiting, leader, messages, session }
+    }
+
+    /// Claims runs only while this session is valid.
+    pub(super) fn with_session(self, session: Option<Arc<WorkerSession>>) -> Self {
+        Self { session, ..self }
     }
 
     /// Writes the end of an attempt. An attempt that wants the next run gets it when the end and the claim are on the disk.
     /// Any other waits until everything that it held is released.
     pub(super) fn complete(&self, finished: Finished) -> Option<Claimed> {
+        if !finished.is_over {
+            // The next worker looks after it: the worker is to end, and processes of the run live.
+            self.active.remove(&finished.end.run);
+            return None;
+        }
         let (reply, answer) = channel();
         locked(&self.waiting).push(Waiting { finished, reply });
         let mut locks = locked(&self.leader);
@@ -88,24 +103,27 @@ impl Completer {
             self.commit(batch, &mut locks);
         }
         drop(locks);
-        // Only a thread that has panicked does not answer.
+        // No answer comes if the leader panicked, or gave up on the store.
         answer.recv().unwrap_or_default()
     }
 
     /// Publishes what was committed and records what attempts report, until the worker ends. Runs on a thread of its own.
-    pub(super) fn run(&self, reports: &Receiver<Report>) {
-        for report in reports {
-            match report {
-                Report::Started(started) => self.record_start(&started),
-                Report::Committed(batch) => batch.into_iter().for_each(|one| self.finish(one)),
-                Report::Shutdown => return,
+    pub(super) fn run(&self, messages: &Receiver<CompleterMessage>) {
+        for message in messages {
+            match message {
+                CompleterMessage::Started(started) => self.record_start(&started),
+                CompleterMessage::Committed(batch) => {
+                    batch.into_iter().for_each(|one| self.publish_and_release(one));
+                }
+                CompleterMessage::Shutdown => return,
             }
         }
     }
 
     /// Writes the ends of these attempts and claims the next runs, in one transaction with one fsync.
     fn commit(&self, batch: Vec<Waiting>, locks: &mut Vec<LivenessLock>) {
-        let wanted = batch.iter().filter(|one| one.finished.wants_next).count();
+        let may_claim = self.session.as_ref().is_none_or(|session| session.is_valid());
+        let wanted = batch.iter().filter(|one| may_claim && one.finished.wants_next).count();
         self.make_locks(wanted, locks);
         let holders: Vec<HolderId> = locks.iter().take(wanted).map(LivenessLock::holder).collect();
         let claims = Claims { worker: &self.worker.id, locks: &holders, order: ClaimOrder::Strict };
@@ -116,7 +134,7 @@ impl Completer {
         });
         let synced = persist(&self.events, "force the ends of runs to the disk", || self.runs.sync());
         let (Some(Completed { ended, claimed }), Some(())) = (completed, synced) else {
-            // The next worker writes these ends: it finds them where the guardian wrote them.
+            // A rescuer completes these runs: from `ended` if a guardian wrote the end, otherwise as LOST.
             batch.iter().for_each(|one| self.active.remove(&one.finished.end.run));
             return;
         };
@@ -134,16 +152,16 @@ impl Completer {
             committed.push(Committed { finished, ended, reply });
         }
         // The receiver is gone only when the thread of the completer has panicked.
-        let _ = self.reports.send(Report::Committed(committed));
+        let _ = self.messages.send(CompleterMessage::Committed(committed));
     }
 
-    /// Makes as many kernel locks as there are slots that want a run. Where that fails, the slots get none.
+    /// Makes as many liveness locks as there are slots that want a run. If that fails, fewer slots get a run.
     fn make_locks(&self, wanted: usize, locks: &mut Vec<LivenessLock>) {
         while locks.len() < wanted {
             match make_lock(&self.leases) {
                 Ok(lock) => locks.push(lock),
                 Err(error) => {
-                    self.events.trouble(format!("cannot claim another run: {error}"));
+                    self.events.warn(format!("cannot claim another run: {error}"));
                     return;
                 }
             }
@@ -151,23 +169,23 @@ impl Completer {
     }
 
     /// Publishes an end that is on the disk, then releases what the attempt held.
-    fn finish(&self, committed: Committed) {
+    fn publish_and_release(&self, committed: Committed) {
         let Committed { finished, ended, reply } = committed;
         let id = &finished.end.run.id;
         let output = self.runs.folder_of(id).output();
         if let Err(error) = finished.files.record_end(ended.as_ref(), &output.to_string_lossy()) {
-            self.events.trouble(format!("cannot write the end of {id} for its swarm: {error}"));
+            self.events.warn(format!("cannot write the end of {id} for its swarm: {error}"));
         }
         self.events.catch_panic(id, || self.publish(&finished, ended));
         self.release(finished);
         if let Some(reply) = reply {
-            // Who asked may have given up.
+            // The thread that asked may not wait any more.
             let _ = reply.send(None);
         }
     }
 
     fn publish(&self, one: &Finished, ended: Option<Run>) {
-        let End { run, request, ended_at, .. } = &one.end;
+        let AttemptResult { run, request, ended_at, .. } = &one.end;
         if let Some(at) = one.started_at {
             self.events.log(&WorkerEvent::Started(run.clone()), Some(request), at);
         }
@@ -183,18 +201,18 @@ impl Completer {
         self.events.log(&event, Some(request), WallTime::from_micros(ended_at.unix_micros));
     }
 
-    /// Releases the lease and the lock files of a run. What could not be ended keeps the lease, by the kernel lock that
-    /// it shares.
+    /// Releases the lease and the lock files of a run. If a process could not be killed, the lease stays held by the shared
+    /// liveness lock.
     fn release(&self, finished: Finished) {
-        let Finished { end: End { run, .. }, files, .. } = finished;
+        let Finished { end: AttemptResult { run, .. }, files, .. } = finished;
         if let Some((lease, token)) = run.lease().filter(|_| !self.has_processes(&run))
             // The end of its processes frees it all the same.
             && let Err(error) = self.leases.release(lease, Some(token))
         {
-            self.events.trouble(format!("cannot release the lease of {}: {error}", run.id));
+            self.events.warn(format!("cannot release the lease of {}: {error}", run.id));
         }
         if let Err(error) = files.release() {
-            self.events.trouble(format!("cannot release the lock files of {}: {error}", run.id));
+            self.events.warn(format!("cannot release the lock files of {}: {error}", run.id));
         }
     }
 
@@ -203,21 +221,21 @@ impl Completer {
         self.events.log(&WorkerEvent::Started(run.clone()), Some(request), *at);
         self.write_stage(run, lease.as_ref());
         let Some(process) = process else { return };
-        // Something may have happened to the run before its attempt could be told.
+        // The run may have been canceled, ended or adopted before its attempt was in the list of active ones.
         match self.runs.record_process(run, *process) {
             Ok(found) if found.status() == Status::Cancelling => self.active.stop(run, Stop::Canceled),
             Ok(_) => {}
-            Err(error @ RunError::Lost { .. }) => self.stop(run, &error),
-            Err(error) => self.events.trouble(format!("cannot record the process of {}: {error}", run.id)),
+            Err(error @ RunError::Refused { .. }) => self.stop(run, &error),
+            Err(error) => self.events.warn(format!("cannot record the process of {}: {error}", run.id)),
         }
     }
 
-    /// Stops an attempt whose run is not what it was.
+    /// Stops an attempt whose run was canceled, ended or adopted by others.
     fn stop(&self, run: &Run, error: &RunError) {
         let why = match error {
-            RunError::Lost { source: TransitionError::Claim { .. }, .. } => Stop::Superseded,
-            RunError::Lost { current: Status::Cancelling, .. } => Stop::Canceled,
-            RunError::Lost { current, .. } if current.is_terminal() => Stop::Recorded,
+            RunError::Refused { source: TransitionError::Claim { .. }, .. } => Stop::Superseded,
+            RunError::Refused { current: Status::Cancelling, .. } => Stop::Canceled,
+            RunError::Refused { current, .. } if current.is_terminal() => Stop::Recorded,
             _ => return,
         };
         self.active.stop(run, why);
@@ -227,43 +245,43 @@ impl Completer {
     fn write_stage(&self, run: &Run, lease: Option<&Lease>) {
         let folder = self.runs.folder_of(&run.id);
         if let Err(error) = stage_file::write(&folder, run, lease, &self.worker) {
-            self.events.trouble(format!("cannot write {}: {error}", folder.stage().display()));
+            self.events.warn(format!("cannot write {}: {error}", folder.stage().display()));
         }
     }
 
-    /// Whether a process of a run could not be ended. A silent worker shares the kernel lock of its run, too, and is none.
+    /// Whether a process of a run could not be ended. Workers are left out: a silent one also holds the liveness lock of its run.
     fn has_processes(&self, run: &Run) -> bool {
         let workers = persist(&self.events, "list the workers", || self.runs.worker_processes());
         let Some(workers) = workers else { return true };
         let (leases, events) = (&*self.leases, &*self.events);
-        !RunProcesses { leases, events, grace: self.grace, workers }.sharing(run).is_empty()
+        matches!(RunProcesses { leases, events, grace: self.grace, workers }.sharing(run), Sharing::Seen(_))
     }
 }
 
-/// Repeats an operation of the store until it succeeds: what is not written now is known to nobody else in this worker. None if
-/// the worker is to end and the store goes on failing: others then find it as they find the runs of a worker that was killed.
+/// Retries a store call until it succeeds: only this thread has the result. None if the worker has to end and the store still
+/// fails. Then a rescuer handles the runs like those of a worker that was killed.
 pub(super) fn persist<T>(
     events: &Events,
     what: &str,
     mut act: impl FnMut() -> Result<T, StoreError>,
 ) -> Option<T> {
-    let mut pauses = PAUSES.iter();
+    let mut pauses = RETRY_PAUSES.iter();
     loop {
         match act() {
             Ok(done) => return Some(done),
-            Err(error) if events.give_up() => {
-                events.trouble(format!("cannot {what}: {error}; left to the next worker"));
+            Err(error) if events.is_past_deadline() => {
+                events.warn(format!("cannot {what}: {error}; left to the next worker"));
                 return None;
             }
             Err(error) => {
-                events.trouble(format!("cannot {what}: {error}; trying again"));
-                thread::sleep(*pauses.next().unwrap_or(&PAUSES[3]));
+                events.warn(format!("cannot {what}: {error}; trying again"));
+                thread::sleep(*pauses.next().unwrap_or(&RETRY_PAUSES[3]));
             }
         }
     }
 }
 
-/// The claimed run, with the kernel lock that the claim names.
+/// The claimed run, with the liveness lock that the claim names.
 fn with_lock(run: Run, request: Request, locks: &mut Vec<LivenessLock>) -> Claimed {
     let holder = run.process().map(|process| process.holder);
     let place = locks.iter().position(|lock| Some(lock.holder()) == holder);
@@ -303,7 +321,7 @@ mod tests {
             }
         });
         assert_eq!(done, Some("written"));
-        events.give_up_at(Instant::now());
+        events.set_deadline(Instant::now());
         assert_eq!(persist(&events, "write", || Err::<(), _>(full())), None);
         assert_eq!(persist(&events, "write", || Ok("written")), Some("written"), "one try is always made");
     }

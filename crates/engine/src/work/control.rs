@@ -12,7 +12,7 @@ use lockkeeper_core::run::{Run, Status};
 
 use super::events::Events;
 use super::locked;
-use super::processes::mark;
+use super::processes::process_mark;
 use crate::runs::{RunError, Runs};
 use lockkeeper_platform::pipe;
 use lockkeeper_platform::tree::{Root, Stop as TreeStop, stop_tree};
@@ -47,7 +47,7 @@ impl WakePipe {
     }
 
     /// Empties it, so that the next wake is noticed.
-    pub(super) fn drain(&self) {
+    pub(super) fn clear(&self) {
         let mut bytes = [0; 64];
         while matches!(rustix::io::read(&self.reader, &mut bytes), Ok(read) if read > 0) {}
     }
@@ -78,7 +78,7 @@ impl Control {
 
     /// Whether the attempt has to stop. Empties the pipe.
     pub(super) fn take(&self) -> Option<Stop> {
-        self.pipe.drain();
+        self.pipe.clear();
         match self.stop.load(Ordering::SeqCst) {
             0 => None,
             1 => Some(Stop::Canceled),
@@ -140,10 +140,10 @@ impl ActiveRuns {
     pub(super) fn kill_all(&self, events: &Events) {
         let ids: Vec<RunId> = locked(&self.controls).keys().cloned().collect();
         for id in ids {
-            let mark = mark(&id);
+            let mark = process_mark(&id);
             let stop = TreeStop { root: Root::Marked, grace: Duration::ZERO, mark: Some(&mark) };
             if let Err(error) = stop_tree(&stop) {
-                events.trouble(format!("cannot kill the processes of {id}: {error}"));
+                events.warn(format!("cannot kill the processes of {id}: {error}"));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! End records: what the guardians of workers wrote about the ends of commands, `spare/WORKER/ended`.
 //!
-//! The record of a command is found by the kernel lock that its processes share. It says `running` from just before the
+//! The record of a command is found by the liveness lock that its processes share. It says `running` from just before the
 //! command starts, and how and when it ended as soon as it has. The file is locked while its worker or guardian lives.
 
 use std::fs::{self, File};
@@ -14,28 +14,29 @@ use lockkeeper_core::run::transition::AttemptOutcome;
 use lockkeeper_core::run::{Ending, Run, Status};
 use lockkeeper_core::time::Moment;
 use lockkeeper_platform::exec::EndRecord;
-use lockkeeper_platform::{flock, fs as local};
+use lockkeeper_platform::{flock, fs as local, origin};
 
 use super::attempt::reusable_log;
 use crate::runs::Runs;
 
-/// A guardian writes the end of a command at once.
-const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+/// A guardian writes the end of a command at once. One that takes longer is assumed frozen.
+const GUARDIAN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often the record is read until then.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// How and when a command ended, on the clock of this machine.
-pub(super) type SeenEnd = (Ending, Moment);
+/// How and when a command ended, on the clock of this machine. The time is not known after a reboot.
+pub(super) type SeenEnd = (Ending, Option<Moment>);
 
 /// What is known of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// There is no record: it had no guardian, or has not begun.
+    /// There is no record: the command had no guardian, or has not begun.
     Nothing,
-    /// It has no end yet, and the guardian that will write it lives.
+    /// The record has no end yet. The guardian lives and will write it.
     Guarded,
-    /// It has no end, and nobody will write one.
-    Lost,
-    /// It ended like this.
+    /// The record has no end, and its guardian is dead: nobody will write one.
+    NeverWritten,
+    /// The command ended like this.
     Ended(SeenEnd),
 }
 
@@ -44,33 +45,33 @@ pub(super) fn path(folder: &Path) -> PathBuf {
     folder.join("ended")
 }
 
-/// Looks for the record of the command with this kernel lock.
+/// Looks for the record of the command with this liveness lock.
 pub(super) fn look(state: &Path, holder: HolderId) -> Known {
     let name = format!("{:016x} ", holder.0);
     for folder in reusable_log::folders(state) {
-        // Before the file is read: what a guardian writes last is seen.
+        // Checked before the file is read: a guardian that ends in between has written everything.
         let is_guarded = is_guarded(&folder);
         let text = fs::read_to_string(path(&folder)).unwrap_or_default();
         if let Some(line) = lines(&text).find(|line| line.starts_with(&name)) {
             return match EndRecord::parse(line).and_then(|record| record.ended) {
-                Some((ending, at)) => Known::Ended((ending.into(), at)),
+                Some((ending, at)) => Known::Ended((ending.into(), is_of_this_boot(&text).then_some(at))),
                 None if is_guarded => Known::Guarded,
-                None => Known::Lost,
+                None => Known::NeverWritten,
             };
         }
     }
     Known::Nothing
 }
 
-/// The same for a command that has ended: its guardian may be about to write that.
-pub(super) fn look_after_end(state: &Path, holder: HolderId) -> Known {
-    let until = Instant::now() + WRITTEN_WITHIN;
+/// Reads the record of a command that has exited, until its guardian has written the end.
+pub(super) fn poll_after_exit(state: &Path, holder: HolderId) -> Known {
+    let until = Instant::now() + GUARDIAN_TIMEOUT;
     loop {
         let known = look(state, holder);
         if known != Known::Guarded || until <= Instant::now() {
             return known;
         }
-        thread::sleep(BETWEEN_LOOKS);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -84,13 +85,19 @@ pub(super) fn is_needed(folder: &Path, holders: &[HolderId]) -> bool {
 /// What a seen end means for a run whose worker did not see it.
 pub(super) fn outcome(runs: &Runs, run: &Run, (ending, at): SeenEnd) -> AttemptOutcome {
     // Its worker may have stopped it: such a run is no success, whatever its command returned.
-    if run.times_out_at().is_some_and(|limit| runs.local_moment(limit) <= at) {
+    let is_late = |limit| at.is_some_and(|at| runs.local_moment(limit) <= at);
+    if run.times_out_at().is_some_and(is_late) {
         AttemptOutcome::TimedOut(Some(ending))
     } else if run.status() == Status::Cancelling {
         AttemptOutcome::Stopped(Some(ending))
     } else {
         AttemptOutcome::Ended(ending)
     }
+}
+
+/// Whether the moments of these records can be compared with those of the clock now.
+fn is_of_this_boot(text: &str) -> bool {
+    origin::origin().is_ok_and(|here| EndRecord::is_of_boot(text, &here.boot))
 }
 
 /// The records in a text. A place that was never used is empty: zero bytes.
@@ -117,15 +124,15 @@ mod tests {
             "\0\0\n0000000000000001 running\n0000000000000002 exited 3 40\n0000000000000003 signaled 9 50\n";
         fs::write(path(&folder), text).unwrap();
         let look = |holder| look(state.path(), HolderId(holder));
-        assert_eq!((look(1), look(4)), (Known::Lost, Known::Nothing));
-        assert_eq!(look(2), Known::Ended((Ending::Exited(3), Moment::from_micros(40))));
-        assert_eq!(look(3), Known::Ended((Ending::Signaled(9), Moment::from_micros(50))));
+        assert_eq!((look(1), look(4)), (Known::NeverWritten, Known::Nothing));
+        assert_eq!(look(2), Known::Ended((Ending::Exited(3), Some(Moment::from_micros(40)))));
+        assert_eq!(look(3), Known::Ended((Ending::Signaled(9), Some(Moment::from_micros(50)))));
         assert!(is_needed(&folder, &[HolderId(2)]) && !is_needed(&folder, &[HolderId(4)]));
         let guardian = File::options().write(true).open(path(&folder)).unwrap();
         assert!(flock::try_lock(&guardian).unwrap());
         assert_eq!(look(1), Known::Guarded);
         assert!(is_needed(&folder, &[]));
         drop(guardian);
-        assert_eq!(look(1), Known::Lost);
+        assert_eq!(look(1), Known::NeverWritten);
     }
 }

@@ -18,13 +18,13 @@ use lockkeeper_platform::wall_clock::WallTime;
 pub enum WorkerEvent {
     /// The command of a run was started.
     Started(Run),
-    /// A run has to wait for what others hold, with the reason in words.
+    /// A run has to wait for a lease or a lock file that others hold. Has the reason in words.
     Waiting(Run, String),
     /// An attempt failed; there will be another.
     Retrying(Run),
     /// A run has ended.
     Ended(Run),
-    /// The worker of a run is gone, and this worker looks after the run.
+    /// This worker has replaced the worker of a run, which is dead or silent.
     Adopted(Run),
     /// This worker executed a run, but another worker has it by now.
     Superseded(Run),
@@ -32,8 +32,8 @@ pub enum WorkerEvent {
     Draining,
     /// The worker stops what it executes.
     Stopping,
-    /// Something is wrong with the worker itself; it goes on.
-    Trouble(String),
+    /// Something is wrong with the worker itself; it continues.
+    Warning(String),
 }
 
 /// A function that receives the events of a worker.
@@ -44,32 +44,38 @@ pub(super) struct Events {
     worker: WorkerId,
     listener: Box<Listener>,
     status: Option<StatusLog>,
-    /// When a store that fails is not tried again any more.
-    gives_up_at: OnceLock<Instant>,
-    /// Whether that has happened.
+    /// From this time on a store call that fails is not retried.
+    store_deadline: OnceLock<Instant>,
+    /// Whether a store call was not retried because of the deadline.
     has_given_up: AtomicBool,
 }
 
 impl Events {
     /// Events of this worker, for a listener and a status log.
     pub(super) fn new(worker: WorkerId, listener: Box<Listener>, status: Option<StatusLog>) -> Self {
-        Self { worker, listener, status, gives_up_at: OnceLock::new(), has_given_up: AtomicBool::new(false) }
+        Self {
+            worker,
+            listener,
+            status,
+            store_deadline: OnceLock::new(),
+            has_given_up: AtomicBool::new(false),
+        }
     }
 
-    /// Lets this worker try a store that fails only until this time: it is to end.
-    pub(super) fn give_up_at(&self, at: Instant) {
+    /// Sets the time from which on a store call that fails is not retried, because the worker has to end.
+    pub(super) fn set_deadline(&self, at: Instant) {
         // The first time counts.
-        let _ = self.gives_up_at.set(at);
+        let _ = self.store_deadline.set(at);
     }
 
-    /// Gives up on a store that fails, if it is time to. Returns whether it is.
-    pub(super) fn give_up(&self) -> bool {
-        let gives_up = self.gives_up_at.get().is_some_and(|at| *at <= Instant::now());
-        self.has_given_up.fetch_or(gives_up, Ordering::Relaxed);
-        gives_up
+    /// Whether a store call that failed must not be retried. Remembers it for [`Events::has_given_up`].
+    pub(super) fn is_past_deadline(&self) -> bool {
+        let is_past = self.store_deadline.get().is_some_and(|at| *at <= Instant::now());
+        self.has_given_up.fetch_or(is_past, Ordering::Relaxed);
+        is_past
     }
 
-    /// Whether something was left to the next worker because the store failed.
+    /// Whether the results of attempts were left to a rescuer because the store failed.
     pub(super) fn has_given_up(&self) -> bool {
         self.has_given_up.load(Ordering::Relaxed)
     }
@@ -81,8 +87,8 @@ impl Events {
     }
 
     /// Publishes that something is wrong with this worker.
-    pub(super) fn trouble(&self, what: String) {
-        self.notify(&WorkerEvent::Trouble(what));
+    pub(super) fn warn(&self, what: String) {
+        self.notify(&WorkerEvent::Warning(what));
     }
 
     /// Calls the listener only.
@@ -95,7 +101,7 @@ impl Events {
     pub(super) fn catch_panic<T>(&self, run: &RunId, act: impl FnOnce() -> T) -> Option<T> {
         let done = panic::catch_unwind(AssertUnwindSafe(act)).ok();
         if done.is_none() {
-            self.trouble(format!("{run} was given up because of a bug of this program"));
+            self.warn(format!("{run} was given up because of a bug of this program"));
         }
         done
     }
@@ -112,7 +118,7 @@ impl Events {
             | WorkerEvent::Superseded(_)
             | WorkerEvent::Draining
             | WorkerEvent::Stopping
-            | WorkerEvent::Trouble(_) => return,
+            | WorkerEvent::Warning(_) => return,
         };
         if let Err(error) = StatusLine::new(state, run.request.as_str(), at)
             .and_then(|line| line.with_meta(meta(run)))
@@ -124,7 +130,7 @@ impl Events {
             .map_err(|error| error.to_string())
             .and_then(|line| log.append(&line).map_err(|error| error.to_string()))
         {
-            self.trouble(format!("cannot write the status log: {error}"));
+            self.warn(format!("cannot write the status log: {error}"));
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The guardian of a worker, which starts its commands and knows how they ended when the worker is killed.
+//! The command guardian of a worker: a process that starts its commands, and knows how they ended when the worker is killed.
 
 use std::sync::{Arc, Mutex};
 
 use super::locked;
-use super::start_marks::StartMarks;
+use super::start_records::StartRecords;
 use lockkeeper_platform::exec::{Guardian, GuardianLine};
 
 /// Whether a worker has a guardian.
@@ -19,19 +19,19 @@ enum State {
 
 /// The guardian of one worker. It is started with the first command, and again after it was killed.
 #[derive(Debug, Default)]
-pub(super) struct GuardianOffice {
+pub(super) struct GuardianHandle {
     state: Mutex<State>,
 }
 
-impl GuardianOffice {
-    /// A new line to the guardian. None if the worker has to start its command itself.
-    pub(super) fn line(&self, marks: &StartMarks) -> Option<Arc<GuardianLine>> {
+impl GuardianHandle {
+    /// A new connection to the guardian. None if the worker has to start its command itself.
+    pub(super) fn connect(&self, start_records: &StartRecords) -> Option<Arc<GuardianLine>> {
         let mut state = locked(&self.state);
         let guardian = match &*state {
             State::Impossible => return None,
             State::Some(guardian) if !guardian.has_ended() => Arc::clone(guardian),
             State::Some(_) | State::None => {
-                let (begun, ended) = marks.files();
+                let (begun, ended) = start_records.files();
                 let Ok(guardian) = Guardian::start(begun, ended) else {
                     *state = State::Impossible;
                     return None;

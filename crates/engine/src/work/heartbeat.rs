@@ -1,6 +1,6 @@
 //! Heartbeats of workers that execute something, and how other workers notice that they stopped.
 //!
-//! The kernel tells at once when a worker has died. Heartbeats are for a worker that lives and does nothing: it was
+//! The kernel shows at once when a worker has died. Heartbeats are for a worker that is alive and does nothing: it was
 //! stopped, or its container was frozen. A heartbeat is a counter in a file of its own, so that it never waits for the
 //! disk. An observer compares it only with its own earlier looks, so that no clock matters: when a whole machine slept,
 //! all counters are as they were.
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::id::WorkerId;
 use lockkeeper_platform::access;
 
-/// A worker is silent when this many looks in a row show the same counter.
-const LOOKS: u32 = 4;
+/// A worker is silent when it has missed this many heartbeats in a row.
+const MISSED_BEATS: u32 = 3;
 
-/// Nobody looks more often than this.
+/// Counters are read no more often than this.
 const SHORTEST: Duration = Duration::from_millis(50);
 
 /// The width of both numbers in the file. It never changes, so that no heartbeat needs room on the disk.
@@ -41,7 +41,7 @@ pub(super) fn remove(state: &Path, worker: &WorkerId) {
     let _ = fs::remove_file(path(state, worker));
 }
 
-/// The workers that have a heartbeat file. To find stray files, list them first and the registered workers afterwards: a
+/// The paths of all heartbeat files. To find stray files, list them first and the registered workers afterwards: a
 /// worker is registered before it makes its file.
 pub(super) fn files(state: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder(state)).into_iter().flatten();
@@ -74,7 +74,7 @@ impl HeartbeatFile {
         let (file, count, every) = (Arc::clone(&self.file), Arc::clone(&self.count), self.every);
         let body = move || {
             loop {
-                // A heartbeat that cannot be written is missed; others wait for several.
+                // A heartbeat that cannot be written counts as missed. Others act after several.
                 let _ = beat(&file, &count, every);
                 match stop.recv_timeout(every) {
                     Err(RecvTimeoutError::Timeout) => {}
@@ -126,7 +126,7 @@ pub(super) struct HeartbeatWatch {
 }
 
 impl HeartbeatWatch {
-    /// When to look next, while there is anybody to look at.
+    /// When to read the counters next. None if no other worker executes anything.
     pub(super) fn due(&mut self, anybody: bool, every: Duration) -> Option<Instant> {
         if !anybody {
             *self = Self::default();
@@ -136,7 +136,7 @@ impl HeartbeatWatch {
         self.next
     }
 
-    /// An observer keeps pace with the fastest worker, so that each is replaced after three of its own intervals.
+    /// An observer polls at the shortest interval of all workers, so that each is replaced after three of its own intervals.
     fn interval(&self, every: Duration) -> Duration {
         self.shortest.map_or(every, |shortest| every.min(shortest.max(SHORTEST)))
     }
@@ -162,7 +162,7 @@ impl HeartbeatWatch {
                 Some(_) | None => Seen { line, since: now, looks: 1 },
             };
             intervals.extend(interval_in(&seen.line));
-            if seen.looks >= LOOKS && now.duration_since(seen.since) >= silent_after(&seen.line) {
+            if seen.looks > MISSED_BEATS && now.duration_since(seen.since) >= silent_after(&seen.line) {
                 silent.push(worker.clone());
             }
             self.seen.insert(worker.clone(), seen);
@@ -175,7 +175,7 @@ impl HeartbeatWatch {
 
 /// Three intervals of that worker, which may count more slowly than this one.
 fn silent_after(line: &str) -> Duration {
-    interval_in(line).unwrap_or_default().saturating_mul(LOOKS - 1)
+    interval_in(line).unwrap_or_default().saturating_mul(MISSED_BEATS)
 }
 
 /// The interval of a worker, as its file says it.

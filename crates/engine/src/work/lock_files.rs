@@ -19,8 +19,9 @@ use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
 use super::locked;
+use crate::runs::EndedElsewhere;
 
-/// How often files are renewed; every format waits many times longer.
+/// How often files are renewed. In every format a file is valid many times longer.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 /// The formats in which runs are locked.
@@ -45,19 +46,34 @@ enum LockFile {
     Task { lock: Box<TaskLock>, queue: Option<TaskQueue>, run: String },
 }
 
+/// Why the files of a run were not locked.
+#[derive(Debug)]
+pub(super) enum NotLocked {
+    /// Another program holds one of them, or it cannot be locked: what is in the way.
+    Held(String),
+    /// Another program has ended the work of the run.
+    Ended(EndedElsewhere),
+}
+
+impl From<String> for NotLocked {
+    fn from(why: String) -> Self {
+        Self::Held(why)
+    }
+}
+
 impl LockFormats {
     /// Whether a request is locked by a file.
     pub(super) fn apply_to(&self, request: &Request) -> bool {
         self.aiflow.is_some() || self.task_of(request).is_some()
     }
 
-    /// Locks the files of a run; says who holds one of them when that is not possible.
+    /// Locks the files of a run.
     pub(super) fn lock(
         &self,
         request: &Request,
         run: &Run,
         worker: &WorkerRecord,
-    ) -> Result<LockFiles, String> {
+    ) -> Result<LockFiles, NotLocked> {
         let mut held = Vec::new();
         let now = WallTime::now();
         if let Some(aiflow) = &self.aiflow {
@@ -68,10 +84,8 @@ impl LockFormats {
                 aiflow::Attempt::Locked { lock, .. } => held.push(LockFile::Request(lock)),
                 aiflow::Attempt::Busy(standing) => {
                     let who = standing.record.and_then(|record| record.run_id);
-                    return Err(format!(
-                        "its lock file is held by {}",
-                        who.as_deref().unwrap_or("another program")
-                    ));
+                    let who = who.as_deref().unwrap_or("another program");
+                    return Err(NotLocked::Held(format!("its lock file is held by {who}")));
                 }
             }
         }
@@ -83,10 +97,17 @@ impl LockFormats {
                     let by = Executor { worker: worker.id.as_str(), run: &run };
                     let assigned = queue.as_ref().map(|queue| queue.assign(task, by, now));
                     held.push(LockFile::Task { lock, queue, run });
+                    let is = |status: String| format!("task {task} is {status}");
                     let why = match assigned.transpose() {
                         Ok(None | Some(Assignment::Assigned | Assignment::Absent)) => None,
-                        Ok(Some(Assignment::Taken(status))) => Some(format!("task {task} is {status}")),
-                        Err(error) => Some(error.to_string()),
+                        Ok(Some(Assignment::Taken(status))) => Some(NotLocked::Held(is(status))),
+                        Ok(Some(Assignment::Completed(status))) => {
+                            Some(NotLocked::Ended(EndedElsewhere::Done(is(status))))
+                        }
+                        Ok(Some(Assignment::Skipped(status))) => {
+                            Some(NotLocked::Ended(EndedElsewhere::Skipped(is(status))))
+                        }
+                        Err(error) => Some(NotLocked::Held(error.to_string())),
                     };
                     if let Some(why) = why {
                         LockFiles { held, renewed_at: None }.release()?;
@@ -97,14 +118,14 @@ impl LockFormats {
                     let who = standing.record.map(|record| record.worker_id);
                     let who = who.unwrap_or_else(|| "another worker".to_owned());
                     LockFiles { held, renewed_at: None }.release()?;
-                    return Err(format!("task {task} is locked by {who}"));
+                    return Err(NotLocked::Held(format!("task {task} is locked by {who}")));
                 }
             }
         }
         Ok(LockFiles { held, renewed_at: None })
     }
 
-    /// Takes over the files that a dead worker held for a run which goes on.
+    /// Takes over the files that a dead worker held for a run that continues.
     pub(super) fn adopt(
         &self,
         request: &Request,
@@ -150,7 +171,7 @@ impl LockFiles {
         self.renewed_at = Some(now);
         let wall = WallTime::now();
         self.held.iter_mut().all(|file| match file {
-            // One failure is made up for by the next renewal.
+            // If a renewal fails, the next one comes in time.
             LockFile::Request(lock) => lock.heartbeat(wall).unwrap_or(true),
             LockFile::Task { lock, queue, run } => {
                 if let Some(queue) = queue {
@@ -192,7 +213,7 @@ impl LockFiles {
     }
 }
 
-/// Lock files that a thread renews until they are wanted back: nobody else has time to, while an adopted run goes on.
+/// Lock files of an adopted run. A thread renews these files while the run continues.
 pub(super) struct RenewedFiles {
     stop: Sender<()>,
     renewing: Option<JoinHandle<LockFiles>>,

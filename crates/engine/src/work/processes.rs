@@ -1,6 +1,7 @@
-//! The processes of a run: found by the variable that each of them carries and by the kernel lock that they share, and
-//! ended with the run.
+//! The processes of a run: found by their process mark, a variable in their environment, and by the liveness lock that they
+//! share, and ended with the run.
 
+use std::io;
 use std::thread;
 use std::time::Duration;
 
@@ -11,21 +12,24 @@ use lockkeeper_core::run::Run;
 use super::events::Events;
 use crate::Engine;
 use lockkeeper_platform::exec::{between_starts, is_command_of_another};
+use lockkeeper_platform::liveness_lock::{LivenessFile, LivenessLock};
 use lockkeeper_platform::process;
 use lockkeeper_platform::tree::{self, Root, Stop, stop_tree};
 
 /// The variable that every process of a run has in its environment.
 pub(crate) const RUN_ID: &str = "LOCKKEEPER_RUN_ID";
 
-/// A kernel lock that seems to be shared is looked at again after these pauses, while other commands may start.
+/// A liveness lock that seems to be shared is looked at again after these pauses, while other commands may start.
 const PAUSES: [Duration; 3] =
     [Duration::from_micros(200), Duration::from_micros(500), Duration::from_millis(1)];
 /// It counts as shared when it is held at this many more looks, during which no other command starts.
 const LOOKS: u32 = 4;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(250);
+/// How often processes are looked at again that could not be ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// `NAME=value` in the environment of every process of a run.
-pub(super) fn mark(run: &RunId) -> String {
+/// The process mark of a run: `NAME=value` in the environment of each of its processes.
+pub(super) fn process_mark(run: &RunId) -> String {
     format!("{RUN_ID}={run}")
 }
 
@@ -35,54 +39,103 @@ pub(super) struct RunProcesses<'p> {
     pub(super) events: &'p Events,
     /// How long a process may take to end by itself after it was asked to.
     pub(super) grace: Duration,
-    /// Workers hold the kernel locks of their runs, too. They are no processes of a run.
+    /// Workers hold the liveness locks of their runs, too. They are no processes of a run.
     pub(super) workers: Vec<ProcessRef>,
 }
 
+/// What shares the liveness lock of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// Nothing of the run: no process of it lives.
+    Nothing,
+    /// These processes.
+    Seen(Vec<ProcessRef>),
+    /// Processes that this user may not look at.
+    Unseen,
+}
+
 impl RunProcesses<'_> {
-    /// Ends what the command left running. What shares the kernel lock lives; processes that closed it are found among
-    /// the orphans that this process took in.
+    /// Ends what the command left running. Processes that hold the liveness lock are found by it; those that closed it are found
+    /// among reparented orphans.
     pub(super) fn end_leftovers(&self, run: &Run) {
-        let mark = mark(&run.id);
+        let mark = process_mark(&run.id);
         let left = process::reap_orphans().into_iter().any(|orphan| tree::has_mark(orphan, &mark));
         if left || run.process().is_some_and(|process| self.is_shared(process.holder)) {
-            self.end_all(run);
+            // A daemon that nobody may look at does not keep a run whose command has ended by itself.
+            if let Some(left) = self.end_seen(run) {
+                self.events.warn(left);
+            }
             process::reap_orphans();
         }
     }
 
-    /// Ends every process that carries the run's mark, and those that share its kernel lock without the mark.
-    pub(super) fn end_all(&self, run: &Run) {
-        let mark = mark(&run.id);
-        self.end_tree(run, Root::Marked, Some(&mark));
-        for one in self.sharing(run) {
-            self.end_tree(run, Root::Process(one), None);
+    /// Ends every process of a run, and waits for those that this process may not end. Returns false if the worker has to end
+    /// before they are gone: then the run is not over, and is left to the next worker.
+    ///
+    /// `lock` is what this process has of the liveness lock of the run. It is given up when only unseen processes may be left.
+    pub(super) fn end_all(&self, run: &Run, lock: &mut Option<LivenessLock>) -> bool {
+        let mut told = false;
+        loop {
+            let unseen = || {
+                drop(lock.take());
+                (self.sharing(run) == Sharing::Unseen).then(|| unseen(run))
+            };
+            let Some(left) = self.end_seen(run).or_else(unseen) else { return true };
+            if !std::mem::replace(&mut told, true) {
+                self.events.warn(format!("{left}: it is not over before they are gone"));
+            }
+            if self.events.is_past_deadline() {
+                return false;
+            }
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// The processes that share a run's kernel lock.
-    pub(super) fn sharing(&self, run: &Run) -> Vec<ProcessRef> {
-        let Some(holder) = run.process().map(|process| process.holder) else { return Vec::new() };
+    /// Ends every process that carries the run's mark, and those that share its liveness lock without the mark. Returns what to
+    /// say about those that are left.
+    fn end_seen(&self, run: &Run) -> Option<String> {
+        let mark = process_mark(&run.id);
+        let mut left = self.end_tree(Root::Marked, Some(&mark));
+        if let Sharing::Seen(processes) = self.sharing(run) {
+            for one in processes {
+                left = left.and_then(|mut left| {
+                    left.extend(self.end_tree(Root::Process(one), None)?);
+                    Ok(left)
+                });
+            }
+        }
+        match left {
+            Ok(left) if left.is_empty() => None,
+            Ok(left) => {
+                let left: Vec<String> = left.into_iter().map(in_words).collect();
+                Some(format!("this user cannot end {} of {}", left.join(", "), run.id))
+            }
+            Err(error) => Some(format!("cannot end the processes of {}: {error}", run.id)),
+        }
+    }
+
+    /// What shares a run's liveness lock.
+    pub(super) fn sharing(&self, run: &Run) -> Sharing {
+        let Some(holder) = run.process().map(|process| process.holder) else { return Sharing::Nothing };
         if !self.is_shared(holder) {
-            return Vec::new();
+            return Sharing::Nothing;
         }
         let sharing = between_starts(|| self.leases.probe().liveness_file().processes(holder));
+        if sharing.is_empty() && LivenessFile::SHOWS_PROCESSES && self.is_shared(holder) {
+            return Sharing::Unseen;
+        }
         let others = sharing.into_iter().filter(|process| !is_command_of_another(process.pid, holder));
         let others = others.filter(|process| !self.workers.contains(process));
-        others.filter(|process| !process::is_before_exec(process.pid)).collect()
+        let others: Vec<ProcessRef> =
+            others.filter(|process| !process::is_before_exec(process.pid)).collect();
+        if others.is_empty() { Sharing::Nothing } else { Sharing::Seen(others) }
     }
 
-    fn end_tree(&self, run: &Run, root: Root, mark: Option<&str>) {
-        match stop_tree(&Stop { root, grace: self.grace, mark }) {
-            Ok(left) if left.is_empty() => {}
-            Ok(left) => {
-                self.events.trouble(format!("{} processes of {} could not be ended", left.len(), run.id));
-            }
-            Err(error) => self.events.trouble(format!("cannot end the processes of {}: {error}", run.id)),
-        }
+    fn end_tree(&self, root: Root, mark: Option<&str>) -> io::Result<Vec<ProcessRef>> {
+        stop_tree(&Stop { root, grace: self.grace, mark })
     }
 
-    /// Whether any process shares a kernel lock. A command that is just being started has a copy of every lock for a
+    /// Whether any process shares a liveness lock. A command that is just being started has a copy of every lock for a
     /// moment. So the lock is looked at several times before other commands are kept from starting.
     fn is_shared(&self, holder: HolderId) -> bool {
         let look = || self.leases.probe().liveness_file().look(holder) == LockState::Held;
@@ -95,4 +148,16 @@ impl RunProcesses<'_> {
         PAUSES.into_iter().all(|pause| stays_held(look(), pause))
             && (0..LOOKS).all(|_| stays_held(between_starts(look), BETWEEN_LOOKS))
     }
+}
+
+/// A process that could not be ended, and whose it is.
+fn in_words(process: ProcessRef) -> String {
+    match process::foreign_user(process) {
+        Some(user) => format!("process {} of user {user}", process.pid),
+        None => format!("process {}", process.pid),
+    }
+}
+
+fn unseen(run: &Run) -> String {
+    format!("processes of {} live that this user may not look at", run.id)
 }

@@ -1,8 +1,8 @@
-//! Looks after runs whose worker is dead or silent, or was lost in a power cut: adopts live commands, ends those whose
-//! time is up, marks the rest LOST.
+//! Adopts runs whose worker is dead or silent. Completes each as its command ended; as LOST only if nobody knows.
 //!
-//! It judges only by evidence: the kernel lock that the processes of a run share, the kernel lock and the heartbeat of
-//! its worker, the boot. What it cannot judge it leaves alone. It writes no ends by itself: the completer does.
+//! It judges only by evidence: the liveness lock that the processes of a run share, the liveness lock and the heartbeat of
+//! its worker, the boot. What it cannot judge it leaves alone. The completer writes the ends of adopted runs. The rescuer
+//! itself writes two things: a run whose command has not begun is returned, and a stage's run without `stages run` ends.
 
 mod survey;
 
@@ -23,40 +23,43 @@ use lockkeeper_core::run::transition::AttemptOutcome;
 use lockkeeper_core::run::{Run, Stamp};
 use lockkeeper_core::time::Moment;
 
-pub(super) use self::survey::{Abandoned, Survey, Surveyor};
+pub(super) use self::survey::{Survey, Surveyor, UnattendedRun};
 use super::attempt::reusable_log;
 use super::completer::{Completer, persist};
+use super::completer_message::Finished;
 use super::control::{ActiveRuns, Control, Stop, WakePipe};
 use super::end_records::{self, Known, SeenEnd};
 use super::events::{Events, WorkerEvent};
 use super::heartbeat::{self, HeartbeatWatch};
 use super::lock_files::{LockFiles, LockFormats, RenewedFiles};
 use super::processes::RunProcesses;
-use super::report::Finished;
-use super::start_marks::StartMarks;
+use super::session::WorkerSession;
+use super::start_records::StartRecords;
 use super::{stage_attempts, stage_file};
 use crate::Engine;
-use crate::runs::completing::{End, Outcome};
+use crate::runs::completing::{AttemptResult, Outcome};
 use crate::runs::{RunError, Runs};
 use lockkeeper_platform::exec::Ending;
 use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::{clock, poll, process};
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
-/// A guardian writes the end of a command at once. One that takes longer than this was stopped.
-const TOLD_WITHIN: Duration = Duration::from_secs(10);
-/// How often it is looked for until then.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
-/// How often a command is looked at that can be neither found nor waited for.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// A guardian writes the end of a command at once. A guardian that takes longer is assumed frozen.
+const GUARDIAN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the end record is read until then.
+const END_POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Poll interval for a command that has no pidfd.
+const COMMAND_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What was found out about the worker of a run.
 #[derive(Clone, Copy)]
 enum Found {
-    /// It is gone. The command lives, if there is one.
-    Abandoned(Option<ProcessRef>),
-    /// It lives, but was silent for too long.
+    /// The worker is dead. Holds the command's process, if it is alive.
+    Dead(Option<ProcessRef>),
+    /// The worker is alive, but has missed too many heartbeats.
     Silent,
+    /// The worker was on another machine, and its session has ended. Its command cannot be seen from here.
+    Elsewhere,
 }
 
 /// Rescues runs for one worker, which need not claim any.
@@ -70,25 +73,27 @@ pub struct Rescuer {
     pub(super) grace: Duration,
     pub(super) heartbeat: Duration,
     pub(super) completer: Arc<Completer>,
-    pub(super) marks: Arc<StartMarks>,
+    pub(super) start_records: Arc<StartRecords>,
     pub(super) formats: LockFormats,
+    /// The session of the worker, on a store that several machines share.
+    pub(super) session: Option<Arc<WorkerSession>>,
 }
 
 impl Rescuer {
-    /// Adopts those runs that nobody looks after, each on a thread of its own that ends with the run.
+    /// Adopts those unattended runs that are wanted, each on a thread of its own that ends with the run.
     pub fn rescue(&self, wanted: impl Fn(&Run) -> bool) -> Result<Vec<(RunId, JoinHandle<()>)>, RunError> {
         let mut adopted = Vec::new();
-        for one in self.survey()?.abandoned.into_iter().filter(|one| wanted(&one.run)) {
+        for one in self.survey()?.unattended.into_iter().filter(|one| wanted(&one.run)) {
             let id = one.run.id.clone();
             adopted.extend(self.rescue_one(&one, None)?.map(|thread| (id, thread)));
         }
         Ok(adopted)
     }
 
-    /// Writes the ends of all runs that nobody looks after and of which no process lives.
-    pub(super) fn settle(&self) -> Result<(), RunError> {
+    /// Completes or returns all unattended runs of which no process lives.
+    pub(super) fn complete_dead_runs(&self) -> Result<(), RunError> {
         let mut adopted = Vec::new();
-        for one in self.survey()?.abandoned.iter().filter(|one| !one.is_alive) {
+        for one in self.survey()?.unattended.iter().filter(|one| !one.is_alive) {
             adopted.extend(self.rescue_one(one, None)?);
         }
         for thread in adopted {
@@ -98,11 +103,11 @@ impl Rescuer {
         Ok(())
     }
 
-    /// Finds out who executes what, and removes workers that are gone and left nothing.
+    /// Finds out who executes what, and removes dead workers that have no run left.
     pub(super) fn survey(&self) -> Result<Survey, RunError> {
         let own = Some((&self.worker.id, &*self.active));
         let survey = Surveyor { runs: &self.runs, leases: &self.leases, own, grace: self.grace }.survey()?;
-        for worker in &survey.gone {
+        for worker in &survey.dead_workers {
             // Its guardian may still write, and another rescuer may have to read that.
             let folder = reusable_log::folder_of(self.runs.folder(), worker);
             if !end_records::is_needed(&folder, &survey.holders) {
@@ -111,31 +116,41 @@ impl Rescuer {
                 reusable_log::remove(self.runs.folder(), worker);
             }
         }
+        if !survey.dead_workers.is_empty() {
+            stage_file::mend_latest(&self.runs)?;
+        }
         Ok(survey)
     }
 
-    /// Adopts a run that nobody looks after. A run whose command has not begun waits to be claimed again.
+    /// Adopts an unattended run. A run whose command has not begun is returned instead: it waits to be claimed again.
     pub(super) fn rescue_one(
         &self,
-        abandoned: &Abandoned,
+        unattended: &UnattendedRun,
         wake: Option<&Arc<WakePipe>>,
     ) -> Result<Option<JoinHandle<()>>, RunError> {
-        if !abandoned.may_have_begun
-            && self.runs.end_lost(&abandoned.run, &AttemptOutcome::NotBegun)?.is_some()
+        if unattended.is_elsewhere {
+            if !unattended.run.status().is_active() {
+                self.runs.clear_processes(&unattended.run)?;
+                return Ok(None);
+            }
+            return self.adopt(&unattended.run, Found::Elsewhere, wake);
+        }
+        if !unattended.may_have_begun
+            && self.runs.end_unattended(&unattended.run, &AttemptOutcome::NotBegun)?.is_some()
         {
             return Ok(None);
         }
-        self.adopt(&abandoned.run, Found::Abandoned(abandoned.command), wake)
+        self.adopt(&unattended.run, Found::Dead(unattended.command), wake)
     }
 
-    /// Adopts all runs that nobody looks after, and those whose worker is silent. The end of each wakes `wake`.
+    /// Adopts all unattended runs, and those whose worker is silent. The end of each wakes `wake`.
     pub(super) fn rescue_all(
         &self,
         survey: &Survey,
         heartbeats: &mut HeartbeatWatch,
         wake: &Arc<WakePipe>,
     ) -> Result<(), RunError> {
-        for one in &survey.abandoned {
+        for one in &survey.unattended {
             self.rescue_one(one, Some(wake))?;
         }
         for run in survey.silent(self.runs.folder(), heartbeats, self.heartbeat) {
@@ -152,7 +167,7 @@ impl Rescuer {
     /// Ends those runs of stages that wait for an attempt which nobody will make: their `stages run` is gone.
     pub(super) fn end_stage_attempts(&self, wanted: impl Fn(&Run) -> bool) -> Result<(), RunError> {
         for run in stage_attempts::unmade(&self.runs, &self.leases)?.into_iter().filter(wanted) {
-            if let Some(ended) = self.runs.give_up_attempt(&run, stage_attempts::WHY)? {
+            if let Some(ended) = self.runs.abandon_retry(&run, stage_attempts::WHY)? {
                 // The file is for people. A run that has ended has its end in the store.
                 let _ = stage_file::write_end(&self.runs.folder_of(&ended.id), &ended);
                 self.events.publish(&WorkerEvent::Ended(ended), None);
@@ -161,7 +176,7 @@ impl Rescuer {
         Ok(())
     }
 
-    /// Removes the files of workers that are gone and have no run left, such as those of earlier boots.
+    /// Removes the files of workers that are not registered and have no run left, such as those of earlier boots.
     pub(super) fn remove_stray_files(&self) -> Result<(), RunError> {
         // Listed first: a worker is registered before it makes files.
         let files = heartbeat::files(self.runs.folder());
@@ -194,23 +209,28 @@ impl Rescuer {
         let work = move || {
             // Nothing comes if somebody else was first.
             let Ok((run, request, files, control)) = adopted.recv() else { return };
-            rescuer.look_after(run, request, files, found, &control);
+            rescuer.complete_adopted(run, request, files, found, &control);
             if let Some(wake) = wake {
                 wake.wake();
             }
         };
         let thread =
             thread::Builder::new().name("adopted".to_owned()).spawn(work).map_err(RunError::Machine)?;
-        // Before the record says that another worker is responsible for it.
+        // Move the log before the adoption is recorded.
         if let Err(error) = reusable_log::rescue(self.runs.folder(), &run.id, &self.runs.folder_of(&run.id)) {
-            self.events.trouble(format!("cannot keep what {} wrote: {error}", run.id));
+            self.events.warn(format!("cannot keep what {} wrote: {error}", run.id));
         }
-        // The next rescuer looks for the marks of this worker.
-        self.marks.set(None, &run.id, run.claim() + 1).map_err(RunError::Machine)?;
+        // If this worker dies, the next rescuer looks for a start record of this worker.
+        self.start_records.set(None, &run.id, run.claim() + 1).map_err(RunError::Machine)?;
         let gone = run.worker().cloned();
         let Some((run, request)) = self.runs.adopt(run, &self.worker.id)? else { return Ok(None) };
-        let files = self.formats.adopt(&request, &run, gone.as_ref(), &self.worker).unwrap_or_else(|error| {
-            self.events.trouble(format!("cannot take over the lock files of {}: {error}", run.id));
+        let files = match found {
+            // Its lock files are on that machine.
+            Found::Elsewhere => Ok(LockFiles::default()),
+            Found::Dead(_) | Found::Silent => self.formats.adopt(&request, &run, gone.as_ref(), &self.worker),
+        };
+        let files = files.unwrap_or_else(|error| {
+            self.events.warn(format!("cannot take over the lock files of {}: {error}", run.id));
             LockFiles::default()
         });
         self.events.publish(&WorkerEvent::Adopted(run.clone()), None);
@@ -219,43 +239,48 @@ impl Rescuer {
         Ok(Some(thread))
     }
 
-    /// Waits for the end of an adopted run, and until that end is written.
-    fn look_after(&self, run: Run, request: Request, files: LockFiles, found: Found, control: &Control) {
+    /// Waits until the command of an adopted run has ended, and until its end is written.
+    fn complete_adopted(
+        &self,
+        run: Run,
+        request: Request,
+        files: LockFiles,
+        found: Found,
+        control: &Control,
+    ) {
         let renewed = RenewedFiles::begin(files);
         let mut seen_at = None;
         let outcome = if !run.status().is_active() {
-            self.end_processes(&run);
             Outcome::Recorded
         } else {
             match found {
-                Found::Silent => {
-                    self.end_processes(&run);
-                    Outcome::Observed(AttemptOutcome::Replaced)
-                }
-                Found::Abandoned(command) => {
+                Found::Elsewhere => Outcome::Observed(AttemptOutcome::Vanished),
+                Found::Silent => Outcome::Observed(AttemptOutcome::Replaced),
+                Found::Dead(command) => {
                     match self.events.catch_panic(&run.id, || self.wait_for_end(&run, command, control)) {
                         Some(Ok((outcome, seen))) => {
-                            seen_at = seen.map(|(_, at)| self.stamp(at));
+                            seen_at = seen.and_then(|(_, at)| at).map(|at| self.stamp(at));
                             outcome
                         }
                         failed => {
                             if let Some(Err(error)) = failed {
-                                self.events.trouble(format!("cannot look after {}: {error}", run.id));
+                                self.events.warn(format!("cannot look after {}: {error}", run.id));
                             }
-                            self.end_processes(&run);
                             Outcome::Observed(AttemptOutcome::Vanished)
                         }
                     }
                 }
             }
         };
+        // The end is written when nothing of the run is left, not when everything was signalled.
+        let is_over = outcome == Outcome::Superseded || self.end_processes(&run);
         let ended_at = seen_at.unwrap_or_else(|| self.runs.now());
         let files = renewed.end();
-        let end = End { run, request, outcome, ended_at };
-        self.completer.complete(Finished { files, ..Finished::of(end) });
+        let end = AttemptResult { run, request, outcome, ended_at };
+        self.completer.complete(Finished { files, is_over, ..Finished::of(end) });
     }
 
-    /// Waits until nothing of a run lives. Returns what that means, and how the command ended if anybody saw it.
+    /// Waits until the command of a run has ended or has to be ended. Returns what that means, and how it ended if anybody saw it.
     fn wait_for_end(
         &self,
         run: &Run,
@@ -270,12 +295,10 @@ impl Rescuer {
         let exit = match command.map(process::watch) {
             Some(Watch::Exit(exit)) => Some(exit),
             Some(Watch::Unavailable) if held => None,
-            // The command is there, although it cannot be found: its guardian waits for it.
+            // The command is alive, although its process cannot be found: its guardian waits for it.
             Some(Watch::Gone | Watch::Unavailable) | None if held && known() == Known::Guarded => None,
             Some(Watch::Gone | Watch::Unavailable) | None => {
                 let seen = self.seen_end(process.holder, None);
-                // What it left behind is ended with it.
-                self.end_processes(run);
                 let outcome =
                     seen.map_or(AttemptOutcome::Vanished, |seen| end_records::outcome(&self.runs, run, seen));
                 return Ok((observed(outcome), seen));
@@ -286,14 +309,8 @@ impl Rescuer {
         loop {
             match control.take() {
                 None => {}
-                Some(Stop::Canceled) => {
-                    self.end_processes(run);
-                    return Ok((observed(AttemptOutcome::Stopped(None)), None));
-                }
-                Some(Stop::Recorded) => {
-                    self.end_processes(run);
-                    return Ok((Outcome::Recorded, None));
-                }
+                Some(Stop::Canceled) => return Ok((observed(AttemptOutcome::Stopped(None)), None)),
+                Some(Stop::Recorded) => return Ok((Outcome::Recorded, None)),
                 Some(Stop::Superseded) => return Ok((Outcome::Superseded, None)),
             }
             let ended = match &exit {
@@ -302,7 +319,6 @@ impl Rescuer {
             };
             if ended {
                 let seen = self.seen_end(process.holder, exit.as_deref().zip(command));
-                self.end_processes(run);
                 let outcome = match seen {
                     Some(seen) => end_records::outcome(&self.runs, run, seen),
                     None if is_overdue() => AttemptOutcome::TimedOut(None),
@@ -311,35 +327,40 @@ impl Rescuer {
                 return Ok((observed(outcome), seen));
             }
             if is_overdue() {
-                self.end_processes(run);
                 return Ok((observed(AttemptOutcome::TimedOut(None)), None));
             }
-            let sentry = if exit.is_none() { self.leases.probe().watch_lock(process.holder) } else { None };
+            if self.session.as_ref().is_some_and(|session| !session.is_valid()) {
+                return Ok((observed(AttemptOutcome::Replaced), None));
+            }
+            let lock_watch =
+                if exit.is_none() { self.leases.probe().watch_lock(process.holder) } else { None };
             let mut descriptors: Vec<BorrowedFd<'_>> = vec![control.as_fd()];
             descriptors.extend(exit.as_ref().map(AsFd::as_fd));
-            descriptors.extend(sentry.as_ref().map(|sentry| sentry.as_fd()));
+            descriptors.extend(lock_watch.as_ref().map(|lock_watch| lock_watch.as_fd()));
             let limit = times_out_at.map(|at| at.since(clock::now()));
             // What the command left behind may hold the lock after its end.
-            let again = exit.is_none().then_some(LOOK_AGAIN);
-            poll::wait(&descriptors, [limit, again].into_iter().flatten().min())?;
+            let again = exit.is_none().then_some(COMMAND_POLL_INTERVAL);
+            let session = self.session.as_ref().and_then(|session| session.look_at());
+            let session = session.map(|at| at.since(clock::now()));
+            poll::wait(&descriptors, [limit, again, session].into_iter().flatten().min())?;
         }
     }
 
     /// How a command ended: its guardian has written it, or the system shows it.
     fn seen_end(&self, holder: HolderId, exit: Option<(&OwnedFd, ProcessRef)>) -> Option<SeenEnd> {
-        let until = clock::now().after(TOLD_WITHIN);
+        let until = clock::now().after(GUARDIAN_TIMEOUT);
         loop {
             let known = end_records::look(self.runs.folder(), holder);
             if let Known::Ended(seen) = known {
                 return Some(seen);
             }
             if let Some(status) = exit.and_then(|(exit, command)| process::exit_status(exit, command)) {
-                return Some((Ending::from_wait(status).into(), clock::now()));
+                return Some((Ending::from_wait(status).into(), Some(clock::now())));
             }
             if known != Known::Guarded || until <= clock::now() {
                 return None;
             }
-            thread::sleep(BETWEEN_LOOKS);
+            thread::sleep(END_POLL_INTERVAL);
         }
     }
 
@@ -353,11 +374,12 @@ impl Rescuer {
         }
     }
 
-    fn end_processes(&self, run: &Run) {
+    /// Ends all processes of a run. Returns false if this worker has to end before they are gone.
+    fn end_processes(&self, run: &Run) -> bool {
         // Workers hold the kernel locks of their runs, too: one that is silent is not a process of the run.
         let workers = persist(&self.events, "list the workers", || self.runs.worker_processes());
-        let Some(workers) = workers else { return };
+        let Some(workers) = workers else { return false };
         let (leases, events) = (&*self.leases, &*self.events);
-        RunProcesses { leases, events, grace: self.grace, workers }.end_all(run);
+        RunProcesses { leases, events, grace: self.grace, workers }.end_all(run, &mut None)
     }
 }

@@ -80,7 +80,7 @@ impl Slots {
         state.is_idle && state.busy == 0
     }
 
-    /// From here on nothing is claimed.
+    /// Drains the worker: from here on nothing is claimed.
     pub(super) fn drain(&self) {
         locked(&self.state).is_draining = true;
         self.changed.notify_all();
@@ -93,8 +93,8 @@ impl Slots {
     }
 
     /// Forgets interrupts of the claimer that came before.
-    pub(super) fn drain_wakes(&self) {
-        self.claimer.drain();
+    pub(super) fn clear_wakes(&self) {
+        self.claimer.clear();
     }
 }
 

@@ -1,7 +1,8 @@
-//! Attempts of stages that nobody will make.
+//! Retries of stages that nobody will make.
 //!
-//! A run of a stage that waits for its next attempt is for the `stages run` that executes the stage: that one has the leases
-//! of the group. If it is gone, the run ends as its last attempt did, and `stages run --resume` executes it again.
+//! A run of a stage that waits for its first or next attempt is for the `stages run` that executes the stage: that one has the leases
+//! of the group. If it is gone, the run ends as its last attempt did, or is canceled if there was none, and `stages run --resume`
+//! executes it again.
 
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::run::Run;

@@ -1,14 +1,21 @@
-//! The stage file of a run, `stage.json`: who executes it and what is held for it, for people and other programs.
+//! The run state file, `stage.json`: who executes a run and what is held for it, for people and other programs. It has nothing
+//! to do with STAGES.yml.
 
+use std::collections::BTreeSet;
 use std::io;
 
+use lockkeeper_core::id::RunId;
 use lockkeeper_core::record::Lease;
 use lockkeeper_core::run::Run;
 use serde_json::{Value, json};
 
-use crate::runs::RunFolder;
+use crate::runs::{RunFolder, Runs};
 use lockkeeper_platform::wall_clock::WallTime;
+use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::Worker as WorkerRecord;
+
+/// A worker that is killed leaves the files of its last few runs behind. They are looked for among the runs of this many events.
+const LATEST: u64 = 500;
 
 /// Writes the file, whole or not at all.
 pub(super) fn write(
@@ -33,6 +40,34 @@ pub(crate) fn write_end(folder: &RunFolder, run: &Run) -> io::Result<()> {
     document["completed_at"] =
         run.completed_at().map(|at| WallTime::from_micros(at.unix_micros).to_string()).into();
     folder.put(&folder.stage(), format!("{document:#}\n").as_bytes())
+}
+
+/// Writes the end of a run into its file, if that says something else: its worker was killed after the end was committed. Returns
+/// whether it did.
+pub(crate) fn mend(folder: &RunFolder, run: &Run) -> io::Result<bool> {
+    let text = match folder.read_stage() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        read => read?,
+    };
+    let document: Value = serde_json::from_str(&text)?;
+    if !run.status().is_terminal() || document["status"] == run.status().as_str() {
+        return Ok(false);
+    }
+    write_end(folder, run).map(|()| true)
+}
+
+/// Mends the files of the runs with the latest events, after a worker was found dead. The files are for people: what fails stays.
+pub(super) fn mend_latest(runs: &Runs) -> Result<(), StoreError> {
+    let records = runs.store().snapshot()?;
+    let from = records.last_position()?.saturating_sub(LATEST);
+    let events = records.events_after(from, usize::MAX)?;
+    let ids: BTreeSet<RunId> = events.into_iter().map(|event| event.id.run).collect();
+    for id in ids {
+        if let Some(run) = records.run(&id)? {
+            let _ = mend(&runs.folder_of(&id), &run);
+        }
+    }
+    Ok(())
 }
 
 fn document(run: &Run, lease: Option<&Lease>, worker: &WorkerRecord) -> Value {

@@ -1,6 +1,6 @@
 //! Rescue watch: a thread that sleeps until a run has no live worker, and then starts a worker that rescues it.
 //!
-//! Whatever waits for runs brings one along and is no worker meanwhile: the server, `run wait`, `run cancel`.
+//! The server, `run wait`, `run cancel` and `run retry` each have one. They are not workers themselves.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -22,11 +22,13 @@ use crate::Engine;
 use crate::runs::{RunError, Runs, Subscription};
 use lockkeeper_platform::{pipe, poll};
 
-/// How often a worker that rescues is asked whether it still has something to do, and the store after it failed.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How often to check whether the worker that rescues is still needed, and how soon to try again after the store failed.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// The doctor reports a due attempt only if no worker has made it for this long.
+const DUE_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// Changes within this time are looked at together.
-const TOGETHER: Duration = Duration::from_millis(50);
+/// Changes within this time lead to one survey.
+const DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// Which runs are rescued.
 pub type Wanted = dyn Fn(&Run) -> bool + Send + Sync;
@@ -40,57 +42,67 @@ pub struct RescueWatch {
     end: Option<OwnedFd>,
 }
 
-/// The runs that no worker looks after.
+/// The unattended runs: they have no live worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attention {
-    /// Their worker is gone, and the next worker rescues them.
-    pub abandoned: Vec<RunId>,
+pub struct UnattendedRuns {
+    /// Their worker is dead, and the next worker rescues them.
+    pub all: Vec<RunId>,
     /// Those of them of which no process lives.
     pub gone: Vec<RunId>,
-    /// Their worker is gone, and their processes live where this process cannot see them.
-    pub out_of_reach: Vec<RunId>,
+    /// Their worker is dead, and their processes live where this process can neither see nor end them: in another pid
+    /// namespace, or those of the user that is named.
+    pub out_of_reach: Vec<(RunId, Option<u32>)>,
 }
 
-/// Finds the runs that no worker looks after. Changes nothing.
-pub fn attention(runs: &Runs, leases: &Engine) -> Result<Attention, RunError> {
+/// Finds the unattended runs. Changes nothing.
+pub fn unattended_runs(runs: &Runs, leases: &Engine) -> Result<UnattendedRuns, RunError> {
     let survey = surveyor(runs, leases).survey()?;
     let id = |run: &Run| run.id.clone();
-    Ok(Attention {
-        abandoned: survey.abandoned.iter().map(|one| id(&one.run)).collect(),
-        gone: survey.abandoned.iter().filter(|one| !one.is_alive).map(|one| id(&one.run)).collect(),
-        out_of_reach: survey.out_of_reach.iter().map(id).collect(),
+    Ok(UnattendedRuns {
+        all: survey.unattended.iter().map(|one| id(&one.run)).collect(),
+        gone: survey.unattended.iter().filter(|one| !one.is_alive).map(|one| id(&one.run)).collect(),
+        out_of_reach: survey.out_of_reach.iter().map(|one| (id(&one.run), one.user)).collect(),
     })
 }
 
-/// What the doctor says about runs that nobody looks after.
+/// What the doctor says about unattended runs.
 #[derive(Default)]
-pub(crate) struct Neglected {
+pub(crate) struct UnattendedFindings {
     /// No process of them lives. Each with what is known of its command.
     pub(crate) gone: Vec<(Run, AttemptOutcome)>,
     /// Their commands live.
     pub(crate) alive: Vec<Run>,
     /// Their processes live where this process cannot see them.
     pub(crate) out_of_reach: Vec<Run>,
+    /// Their commands belong to another user, which is named.
+    pub(crate) of_others: Vec<(Run, u32)>,
     /// Their next attempt is due, and no worker is there to make it.
     pub(crate) due: Vec<Run>,
-    /// Runs of stages that wait for an attempt, and whose `stages run` is gone.
+    /// Runs of stages that wait for a retry, and whose `stages run` has ended.
     pub(crate) unmade: Vec<Run>,
 }
 
-impl Neglected {
+impl UnattendedFindings {
     /// Whether there is no such run.
     pub(crate) fn is_empty(&self) -> bool {
         [&self.alive, &self.out_of_reach, &self.due, &self.unmade].iter().all(|runs| runs.is_empty())
             && self.gone.is_empty()
+            && self.of_others.is_empty()
     }
 }
 
-/// Finds the runs that nobody looks after, for the doctor. Changes nothing.
-pub(crate) fn neglected(runs: &Runs, leases: &Engine) -> Result<Neglected, RunError> {
+/// Finds the unattended runs, for the doctor. Changes nothing.
+pub(crate) fn unattended_findings(runs: &Runs, leases: &Engine) -> Result<UnattendedFindings, RunError> {
     let survey = surveyor(runs, leases).survey()?;
     let now = runs.now().moment;
-    let mut found = Neglected { out_of_reach: survey.out_of_reach.clone(), ..Neglected::default() };
-    for one in &survey.abandoned {
+    let mut found = UnattendedFindings::default();
+    for one in &survey.out_of_reach {
+        match one.user {
+            None => found.out_of_reach.push(one.run.clone()),
+            Some(user) => found.of_others.push((one.run.clone(), user)),
+        }
+    }
+    for one in &survey.unattended {
         // An ended run keeps its end. Another check finds its processes.
         let run = one.run.clone();
         match (one.run.status().is_active(), one.is_alive) {
@@ -98,14 +110,14 @@ pub(crate) fn neglected(runs: &Runs, leases: &Engine) -> Result<Neglected, RunEr
             (true, true) => found.alive.push(run),
             (true, false) if one.may_have_begun => {
                 let known =
-                    run.process().map(|process| end_records::look_after_end(runs.folder(), process.holder));
+                    run.process().map(|process| end_records::poll_after_exit(runs.folder(), process.holder));
                 match known {
                     Some(Known::Guarded) => found.alive.push(run),
                     Some(Known::Ended(seen)) => {
                         let outcome = end_records::outcome(runs, &run, seen);
                         found.gone.push((run, outcome));
                     }
-                    Some(Known::Nothing | Known::Lost) | None => {
+                    Some(Known::Nothing | Known::NeverWritten) | None => {
                         found.gone.push((run, AttemptOutcome::Vanished));
                     }
                 }
@@ -114,7 +126,7 @@ pub(crate) fn neglected(runs: &Runs, leases: &Engine) -> Result<Neglected, RunEr
         }
     }
     if survey.others.is_empty() {
-        let is_due = |run: &Run| run.retry_at().is_some_and(|at| at.after(LOOK_AGAIN) <= now);
+        let is_due = |run: &Run| run.retry_at().is_some_and(|at| at.after(DUE_TOLERANCE) <= now);
         found.due = runs.waiting_attempts()?.into_iter().filter(is_due).collect();
     }
     found.unmade = stage_attempts::unmade(runs, leases)?;
@@ -146,7 +158,7 @@ impl RescueWatch {
             loop {
                 let limit = watch.look().unwrap_or_else(|error| {
                     trouble(&error);
-                    (Survey::default(), Some(LOOK_AGAIN))
+                    (Survey::default(), Some(POLL_INTERVAL))
                 });
                 match watch.sleep(&reader, &limit.0, limit.1) {
                     Ok(false) => {}
@@ -199,14 +211,14 @@ impl Watcher {
         let is_needed = has_due
             || !silent.is_empty()
             || unmade.iter().any(|run| (self.wanted)(run))
-            || survey.abandoned.iter().any(|one| (self.wanted)(&one.run));
+            || survey.unattended.iter().any(|one| (self.wanted)(&one.run));
         match &self.rescuing {
             None if is_needed => {
                 let worker = Arc::new((self.start)()?);
                 let listener = ControlListener::rescuing(&worker, None, Arc::clone(&self.wanted))?;
                 self.rescuing = Some((listener, worker));
             }
-            Some((_, worker)) if !is_needed && !worker.is_active() && !survey.is_executed_by(worker.id()) => {
+            Some((_, worker)) if !is_needed && !worker.is_active() && !survey.executes_any(worker.id()) => {
                 self.rescuing = None;
             }
             Some(_) | None => {}
@@ -219,7 +231,7 @@ impl Watcher {
         let now = self.runs.now().moment;
         let wait = |at: Moment| at.since(now) + Duration::from_millis(1);
         let next = [next, survey.look_again].into_iter().flatten().min().map(wait);
-        let again = self.rescuing.is_some().then_some(LOOK_AGAIN);
+        let again = self.rescuing.is_some().then_some(POLL_INTERVAL);
         let silence = self.heartbeats.due(survey.others_are_busy(), every);
         let silence = silence.map(|at| at.saturating_duration_since(Instant::now()));
         let limit = [next, again, silence, self.changes.longest_sleep()].into_iter().flatten().min();
@@ -233,8 +245,8 @@ impl Watcher {
         let times = waiting.iter().filter(|run| (self.wanted)(run)).filter_map(Worker::makes_attempt_at);
         let (due, later): (Vec<Moment>, Vec<Moment>) = times.partition(|at| *at <= now);
         if survey.has_pool() && !due.is_empty() {
-            // The pool makes it now, unless it is stopped meanwhile: nothing tells that.
-            return Ok((false, Some(now.after(LOOK_AGAIN))));
+            // The pool makes it now, unless it is stopped (SIGSTOP) meanwhile, which sends no wake-up.
+            return Ok((false, Some(now.after(POLL_INTERVAL))));
         }
         Ok((!due.is_empty(), later.into_iter().min()))
     }
@@ -248,7 +260,7 @@ impl Watcher {
         self.was_woken = self.changes.as_fd().is_some() && ready.contains(descriptors.len() - 1);
         if ready.any() && !ready.contains(0) {
             // A busy queue changes all the time. The worker of a run is the first to know what becomes of it.
-            return Ok(poll::wait(&[end.as_fd()], Some(TOGETHER)).map_err(RunError::Machine)?.any());
+            return Ok(poll::wait(&[end.as_fd()], Some(DEBOUNCE)).map_err(RunError::Machine)?.any());
         }
         Ok(ready.contains(0))
     }

@@ -1,6 +1,6 @@
 //! A registered worker: its identity, its heartbeat, and the other four types tied together.
 //!
-//! A worker executes single runs ([`Worker::claim`], [`Worker::execute`]), or whatever is queued ([`Worker::run`]).
+//! A worker executes single runs ([`Worker::claim`], [`Worker::execute`]), or the runs of the queue ([`Worker::run`]).
 
 mod due;
 mod listener;
@@ -9,29 +9,32 @@ mod pool;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::{RunId, WorkerId};
+use lockkeeper_core::run::Run;
 
 pub use self::listener::ControlListener;
 use super::Settings;
 use super::attempt::{Attempt, AttemptContext, Slot, reusable_log};
 use super::claimer::{ClaimResult, Claimed, Claimer};
 use super::completer::{Completer, persist};
+use super::completer_message::{CompleterMessage, Finished};
 use super::control::ActiveRuns;
 use super::events::{Events, Listener};
-use super::guardian::GuardianOffice;
-use super::heartbeat::{self, HeartbeatFile};
+use super::guardian::GuardianHandle;
+use super::heartbeat::{self, Heartbeat, HeartbeatFile};
 use super::lock_files::LockFormats;
-use super::report::{Finished, Report};
 use super::rescuer::Rescuer;
-use super::start_marks::StartMarks;
+use super::session::WorkerSession;
+use super::start_records::StartRecords;
 use crate::Engine;
-use crate::runs::completing::{End, Outcome};
+use crate::runs::completing::{AttemptResult, Outcome};
 use crate::runs::{RunError, Runs, new_id};
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_platform::liveness_lock::LivenessLock;
-use lockkeeper_platform::{process, tree};
+use lockkeeper_platform::{clock, process, tree};
+use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
 /// A worker that others can see, until it is dropped.
@@ -47,8 +50,10 @@ pub struct Worker {
     claimer: Claimer,
     rescuer: Rescuer,
     context: AttemptContext,
-    reports: Sender<Report>,
+    messages: Sender<CompleterMessage>,
     completer: Arc<Completer>,
+    /// Shows other machines that this worker lives, on a store that several machines share.
+    session: Option<Arc<WorkerSession>>,
     /// The thread of the completer.
     publishing: Option<JoinHandle<()>>,
 }
@@ -66,34 +71,43 @@ impl Worker {
         tree::become_subreaper().map_err(RunError::Machine)?;
         let lock = leases.probe().liveness_file().hold_new().map_err(RunError::Machine)?;
         let holder = lock.holder();
-        let started_at = runs.now().unix_micros;
+        let started_at = runs.now();
+        let origin = leases.probe().origin().clone();
+        let heartbeat_at = origin.session.map(|_| started_at.moment);
+        let started_at = started_at.unix_micros;
         let record = WorkerRecord {
             id: new_id::<WorkerId>("W", started_at)?,
             holder,
-            origin: leases.probe().origin().clone(),
+            origin,
             process: process::current().map_err(RunError::Machine)?,
             jobs,
+            labels: settings.labels.clone(),
             started_at,
+            heartbeat_at,
         };
+        let sent_at = clock::now();
         runs.register_worker(&record)?;
         let heartbeat = HeartbeatFile::make(runs.folder(), &record.id, settings.heartbeat);
-        let heartbeat = heartbeat.map_err(RunError::Machine)?;
-        let marks = StartMarks::make(runs.folder(), &record.id, jobs).map_err(RunError::Machine)?;
-        let marks = Arc::new(marks);
+        let failed = |error| StoreError::io("write to", runs.folder(), error);
+        let heartbeat = heartbeat.map_err(failed)?;
+        let start_records = StartRecords::make(runs.folder(), &record.id, jobs).map_err(failed)?;
+        let start_records = Arc::new(start_records);
         let events = Arc::new(Events::new(record.id.clone(), listener, status));
         let (runs, leases, record) = (Arc::new(runs), Arc::new(leases), Arc::new(record));
         let active = Arc::<ActiveRuns>::default();
-        let (reports, receiver) = channel();
+        let (messages, receiver) = channel();
         let grace = settings.grace;
-        let completer = Arc::new(Completer::new(
+        let session = WorkerSession::begin(&runs, &record, sent_at, grace).map_err(RunError::Machine)?;
+        let completer = Completer::new(
             Arc::clone(&runs),
             Arc::clone(&leases),
             Arc::clone(&record),
             Arc::clone(&active),
             Arc::clone(&events),
             grace,
-            reports.clone(),
-        ));
+            messages.clone(),
+        );
+        let completer = Arc::new(completer.with_session(session.clone()));
         let formats = LockFormats { aiflow: settings.aiflow.clone(), swarm: settings.swarm.clone() };
         let rescuer = Rescuer {
             runs: Arc::clone(&runs),
@@ -104,8 +118,9 @@ impl Worker {
             grace,
             heartbeat: settings.heartbeat,
             completer: Arc::clone(&completer),
-            marks: Arc::clone(&marks),
+            start_records: Arc::clone(&start_records),
             formats: formats.clone(),
+            session: session.clone(),
         };
         rescuer.remove_stray_files()?;
         let claimer = Claimer::new(
@@ -115,6 +130,7 @@ impl Worker {
             formats,
             Arc::clone(&events),
             grace,
+            session.clone(),
         );
         let context = AttemptContext {
             settings,
@@ -124,9 +140,10 @@ impl Worker {
             process: record.process,
             leases: Arc::clone(&leases),
             events: Arc::clone(&events),
-            reports: reports.clone(),
-            marks,
-            guardian: GuardianOffice::default(),
+            messages: messages.clone(),
+            start_records,
+            guardian: GuardianHandle::default(),
+            session: session.clone(),
         };
         let body = Arc::clone(&completer);
         let publishing = thread::Builder::new().name("completer".to_owned());
@@ -142,8 +159,9 @@ impl Worker {
             claimer,
             rescuer,
             context,
-            reports,
+            messages,
             completer,
+            session,
             publishing: Some(publishing),
         })
     }
@@ -163,7 +181,7 @@ impl Worker {
         &self.leases
     }
 
-    /// Looks after runs whose worker is gone.
+    /// The rescuer of this worker.
     pub fn rescuer(&self) -> &Rescuer {
         &self.rescuer
     }
@@ -179,14 +197,37 @@ impl Worker {
         self.active.kill_all(&self.events);
     }
 
-    /// Whether it executes or looks after any run.
+    /// Whether it executes any run, or has adopted one that has not ended.
     pub(super) fn is_active(&self) -> bool {
         !self.active.is_empty()
+    }
+
+    /// Adopts those unattended runs that are wanted, and tells attempts what happened to their runs. Returns whether a wanted run
+    /// is not adopted yet.
+    pub(super) fn adopt_unattended(&self, wanted: &impl Fn(&Run) -> bool) -> Result<bool, RunError> {
+        let survey = self.rescuer.survey()?;
+        self.active.forward(&survey.ours, &self.runs)?;
+        let mut is_left = survey.out_of_reach.iter().map(|one| &one.run).chain(survey.theirs()).any(wanted);
+        for one in survey.unattended.iter().filter(|one| wanted(&one.run)) {
+            is_left = true;
+            self.rescuer.rescue_one(one, None)?;
+        }
+        Ok(is_left)
+    }
+
+    /// Shows other workers of this machine that this one is not frozen, until the result is dropped.
+    pub(super) fn start_heartbeat(&self) -> std::io::Result<Heartbeat> {
+        self.heartbeat.start()
     }
 
     /// The worker as others see it.
     pub(crate) fn record(&self) -> &WorkerRecord {
         &self.record
+    }
+
+    /// Leaves what cannot be ended or written until this time to the next worker.
+    pub(crate) fn set_deadline(&self, at: Instant) {
+        self.events.set_deadline(at);
     }
 
     /// How long a command may take to end by itself after it was asked to.
@@ -215,7 +256,7 @@ impl Worker {
             if persist(&self.events, &what, || self.runs.is_current(run)) != Some(true) {
                 let Claimed { run, request, lease, files, .. } = claimed;
                 let ended_at = self.runs.now();
-                let end = End { run, request, outcome: Outcome::Superseded, ended_at };
+                let end = AttemptResult { run, request, outcome: Outcome::Superseded, ended_at };
                 return Finished { lease, files, ..Finished::of(end) };
             }
         }
@@ -232,13 +273,20 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let _ = self.reports.send(Report::Shutdown);
+        let _ = self.messages.send(CompleterMessage::Shutdown);
         if let Some(publishing) = self.publishing.take() {
             let _ = publishing.join();
         }
         if self.events.has_given_up() {
             // The next worker looks for the ends of its runs in these files.
             return;
+        }
+        if self.session.is_some() && self.is_active() {
+            // The session guardian of this process adopts the runs. Other machines leave them alone while this worker is registered.
+            return;
+        }
+        if let Some(session) = &self.session {
+            session.end();
         }
         // If these stay, others find out by themselves that the worker is gone.
         let _ = self.runs.remove_worker(&self.record.id);

@@ -80,9 +80,9 @@ impl Judged {
     }
 }
 
-/// Returns hours with four digits after the point.
+/// Returns hours with two digits after the point.
 pub(super) fn hours(age: Duration) -> f64 {
-    (age.as_secs_f64() / 3600.0 * 10_000.0).round() / 10_000.0
+    (age.as_secs_f64() / 3600.0 * 100.0).round() / 100.0
 }
 
 #[cfg(test)]
@@ -119,8 +119,9 @@ mod tests {
     #[test]
     fn the_age_is_in_hours_with_a_fraction_and_never_negative() {
         assert_eq!(hours(HOUR * 5 / 2), 2.5);
-        assert_eq!(hours(Duration::from_secs(90)), 0.025);
-        assert_eq!(hours(HOUR / 3), 0.3333);
+        assert_eq!(hours(Duration::from_secs(90)), 0.03);
+        assert_eq!(hours(HOUR * 5 / 2 + Duration::from_secs(2)), 2.5);
+        assert_eq!(hours(HOUR / 3), 0.33);
         let record = Record::new(1, "s", "e", START.after(48 * HOUR));
         let judged = Judged::new(Ok(record), |_| Ok(true), START, false);
         assert_eq!((judged.age, judged.is_zombie()), (Some(Duration::ZERO), false));

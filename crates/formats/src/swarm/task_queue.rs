@@ -81,8 +81,12 @@ pub enum TaskEnd {
 pub enum Assignment {
     /// It is assigned to the worker now.
     Assigned,
-    /// Another worker has it, or it has ended. This is its status, with the worker.
+    /// Another worker has it. This is its status, with the worker.
     Taken(String),
+    /// Another program has completed it. This is its status, with the worker.
+    Completed(String),
+    /// Another program has decided that nobody does it. This is its status, with the worker.
+    Skipped(String),
     /// The file has no such task, or is gone.
     Absent,
 }
@@ -106,7 +110,12 @@ impl TaskQueue {
             let status = status(entry).to_owned();
             if !matches!(status.as_str(), "pending" | "failed") && !is_ours(entry) {
                 let by = holder(entry).map_or_else(String::new, |holder| format!(" by {holder}"));
-                found = Assignment::Taken(format!("{status}{by}"));
+                let what = format!("{status}{by}");
+                found = match status.to_ascii_lowercase().as_str() {
+                    "completed" | "done" => Assignment::Completed(what),
+                    "skipped" | "skip" | "cancelled" | "canceled" => Assignment::Skipped(what),
+                    _ => Assignment::Taken(what),
+                };
                 return false;
             }
             found = Assignment::Assigned;
@@ -337,11 +346,19 @@ mod tests {
 
     #[test]
     fn a_task_of_another_program_is_left_alone() {
-        for status in ["assigned", "ASSIGNED", "completed", "DONE"] {
+        let what = |status: &str| format!("{status} by w2");
+        let found = [
+            ("assigned", Assignment::Taken(what("assigned"))),
+            ("ASSIGNED", Assignment::Taken(what("ASSIGNED"))),
+            ("completed", Assignment::Completed(what("completed"))),
+            ("DONE", Assignment::Completed(what("DONE"))),
+            ("skipped", Assignment::Skipped(what("skipped"))),
+        ];
+        for (status, outcome) in found {
             let text = format!(r#"{{"tasks":[{{"id":"t","status":"{status}","assigned_to":"w2"}}]}}"#);
             let (_folder, queue) = queue(&text);
             let taken = queue.assign("t", US, NOON).unwrap();
-            assert_eq!(taken, Assignment::Taken(format!("{status} by w2")));
+            assert_eq!(taken, outcome);
             queue.end("t", US, &TaskEnd::Returned, NOON).unwrap();
             assert_eq!(fs::read_to_string(queue.path()).unwrap(), text, "nothing was written");
         }

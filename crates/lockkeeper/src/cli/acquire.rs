@@ -320,11 +320,22 @@ fn print_result(
             }
             Ok(Exit::Done)
         }
-        Acquired::Held(blockers) => blocked(context, engine, &blockers, None),
+        Acquired::Held(blockers) => {
+            let report = match settings.waiting {
+                Waiting::No => print::held_here(context, &blockers, None),
+                Waiting::For(_) | Waiting::Forever => print::still_held(context, &blockers),
+            };
+            blocked(context, engine, &blockers, report, None)
+        }
         Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
             let name = waiting.ticket.claim.ticket.as_ref().map(|name| name.as_str().to_owned());
             let ticket = name.unwrap_or_else(|| waiting.ticket.id.as_ticket());
-            blocked(context, engine, &waiting.blockers, settings.keep_ticket.then_some(&ticket))
+            let ticket = settings.keep_ticket.then_some(ticket.as_str());
+            let report = match ticket {
+                Some(_) => print::held_here(context, &waiting.blockers, ticket),
+                None => print::still_held(context, &waiting.blockers),
+            };
+            blocked(context, engine, &waiting.blockers, report, ticket)
         }
         Acquired::Deadlock(links) => Err(print::deadlock(&links)),
         Acquired::Gone => Err(print::ticket_gone()),
@@ -335,9 +346,9 @@ fn blocked(
     context: &Context,
     engine: &Engine,
     blockers: &[lockkeeper_core::waiting::Blocker],
+    report: Report,
     ticket: Option<&str>,
 ) -> Result<Exit, Report> {
-    let report = print::held_here(context, blockers, ticket);
     if !context.json {
         return Err(report);
     }

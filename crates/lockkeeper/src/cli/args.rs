@@ -97,12 +97,7 @@ impl LeaseArgs {
 
     /// Warns of names that are also paths here: a lease on a name does not protect the path.
     pub(super) fn warn_of_paths(&self, context: &Context) {
-        for name in self.names.iter().filter(|name| context.cwd.join(name).symlink_metadata().is_ok()) {
-            let name = name.escape_debug();
-            print::talk(&format!(
-                "warning: `{name}` is locked as a name; to lock the path {name}, use --path '{name}'"
-            ));
-        }
+        warn_of_paths(context, &self.names);
     }
 
     pub(super) fn owner(&self) -> Result<Option<Owner>, Report> {
@@ -239,6 +234,16 @@ pub(super) enum Waiting {
     Forever,
 }
 
+/// Warns of names that are also paths here: a lease on a name does not protect the path.
+pub(super) fn warn_of_paths(context: &Context, names: &[String]) {
+    for name in names.iter().filter(|name| context.cwd.join(name).symlink_metadata().is_ok()) {
+        let name = name.escape_debug();
+        print::talk(&format!(
+            "warning: `{name}` is locked as a name; to lock the path {name}, use --path '{name}'"
+        ));
+    }
+}
+
 /// Joins `--wait 5m` to `--wait=5m`. The value of `--wait` is optional, so the parser would take a word after it for a name.
 pub(super) fn join_wait(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::new();
@@ -285,6 +290,7 @@ mod tests {
         };
         assert_eq!(joined("x acquire db --wait 5m"), "x acquire db --wait=5m");
         assert_eq!(joined("x exec --wait 300 db -- y"), "x exec --wait=300 db -- y");
+        assert_eq!(joined("x exec --wait 1m30s db -- y"), "x exec --wait=1m30s db -- y");
         for same in [
             "x acquire --wait db",
             "x acquire --wait=1s 5m",

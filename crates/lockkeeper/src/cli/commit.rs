@@ -9,6 +9,7 @@ use lockkeeper_agents::{
 };
 use lockkeeper_core::id::Owner;
 use lockkeeper_core::record::Lease;
+use lockkeeper_core::waiting::Blocker;
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::{Acquired, Engine, Resident};
@@ -132,6 +133,11 @@ fn selection(
     Ok(Selection::claimed_by(owner, engine, work_tree)?)
 }
 
+/// Reports that somebody else still writes the index.
+fn busy(blockers: &[Blocker]) -> Report {
+    print::held(blockers, None).with_hint("`lockkeeper why git/index` shows who writes it; then commit again")
+}
+
 /// Takes `git/index`, and waits for others that commit.
 fn hold_index(
     context: &Context,
@@ -144,10 +150,8 @@ fn hold_index(
         WaitSettings { waiting: Waiting::For(USUAL), keep_ticket: false, signals_win: true, quiet: false };
     match obtain(context, engine, request, &settings)?.acquired {
         Acquired::Granted(grant) => Ok(grant.lease),
-        Acquired::Held(blockers) => Err(print::held(&blockers, None)),
-        Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
-            Err(print::held(&waiting.blockers, None))
-        }
+        Acquired::Held(blockers) => Err(busy(&blockers)),
+        Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => Err(busy(&waiting.blockers)),
         Acquired::Deadlock(links) => Err(print::deadlock(&links)),
         Acquired::Gone => Err(print::ticket_gone()),
     }
@@ -225,6 +229,10 @@ fn report(error: &CommitError) -> Report {
                 )
                 .with_context("foreign", list)
         }
+        CommitError::IndexLocked(_) => of(Exit::Refused, "INDEX_LOCKED").with_hint(
+            "nothing was committed; end the other command, such as a `git commit` whose editor is open, and call again. If no git \
+             command runs in this work tree, remove the file",
+        ),
         CommitError::HeadMoved => of(Exit::Refused, "HEAD_MOVED").with_hint(
             "nothing was changed; somebody else has committed or switched: look at it, and commit again",
         ),

@@ -13,9 +13,13 @@ use lockkeeper_engine::messages::{Language, Phrases};
 use lockkeeper_engine::open::{OpenError, has_store, open_leases, open_leases_to_read, unique_owner};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
+#[cfg(feature = "postgres")]
+use lockkeeper_engine::shared_store::is_server;
 
 use super::print;
 use super::session_guardian::SessionGuardian;
+#[cfg(feature = "postgres")]
+use super::shared_store::shared_store_at;
 use super::shared_store::{is_folder, shared_store};
 use super::table::plain;
 use crate::config::{Config, Inputs, Source};
@@ -148,6 +152,19 @@ impl Context {
         self.phrases.get_or_init(|| Arc::new(Phrases::load(self.language())))
     }
 
+    /// The location of a store that an argument names, as `--store` does.
+    #[cfg(feature = "postgres")]
+    pub(super) fn location_of(&self, address: &str) -> Result<Location, Report> {
+        let root = self.location.root.clone();
+        if is_server(address) {
+            // Small files are in the state folder all the same.
+            let shared = Some(shared_store_at(address, &self.config, &root)?);
+            return Ok(Location { shared, ..self.location.clone() });
+        }
+        let state = self.cwd.join(store_path(address)?);
+        Ok(Location { state, root, source: LocationSource::Named, shared: None })
+    }
+
     /// The state folder.
     fn state(&self) -> Result<&Path, Report> {
         match &self.no_state {
@@ -187,7 +204,7 @@ impl Context {
 
     /// Opens the lease store for a process that holds leases for the commands that it starts, until it ends.
     pub(super) fn engine_to_execute(&self) -> Result<Engine, Report> {
-        if let Some(guardian) = SessionGuardian::start(self)? {
+        if let Some(guardian) = SessionGuardian::start(self, None)? {
             guardian.stay();
         }
         self.engine()
@@ -211,12 +228,14 @@ impl Context {
 
     /// Opens the run store. Creates it if it does not exist.
     pub(super) fn runs(&self) -> Result<Runs, Report> {
-        Runs::open(self.state()?).map_err(Report::from)
+        self.state()?;
+        Runs::at(&self.location).map_err(Report::from)
     }
 
     /// Opens the run store if it exists. A command that only reads creates nothing.
     pub(super) fn existing_runs(&self) -> Result<Option<Runs>, Report> {
-        let runs = Runs::open_existing(self.state()?)?;
+        self.state()?;
+        let runs = Runs::existing_at(&self.location)?;
         if runs.is_none() {
             self.warn_if_absent();
         }
@@ -329,10 +348,17 @@ fn store_path(address: &str) -> Result<&str, Report> {
         _ => Err(Report::new(
             Exit::Usage,
             "UNKNOWN_STORE",
-            format!("`{address}` is not a store that this program knows"),
+            format!("`{}` is not a store that this program knows", without_password(address)),
         )
-        .with_hint("a folder of this machine is sqlite:FOLDER, a server for several machines postgres://HOST/DATABASE")),
+        .with_hint("a folder of this machine is sqlite:FOLDER, a server for several machines postgres://HOST/DATABASE, etcds://HOST,HOST or rediss://HOST")),
     }
+}
+
+/// The address of a store of an unknown kind. Nobody can say where its password is, so it ends before anything that could be one.
+fn without_password(address: &str) -> String {
+    let may_have_one = address.contains(['@', '=']);
+    let kind = address.split(|c: char| !c.is_ascii_alphanumeric() && c != '+').next().unwrap_or_default();
+    if may_have_one { format!("{kind}…") } else { address.to_owned() }
 }
 
 fn choose_color(when: &str) {

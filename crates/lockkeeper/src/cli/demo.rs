@@ -3,15 +3,19 @@
 mod stage;
 
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::shared_store::is_server;
 
 use super::context::Globals;
+use super::shared_store::throw_away_project;
 use super::{Verb, print};
 use stage::{Background, Stage};
 
 /// Show in 20 seconds what Lockkeeper does, with real processes in a temporary folder
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  lockkeeper demo\n\nIt changes nothing outside of its temporary folder, and removes that at the end."
+    after_help = "Examples:\n  lockkeeper demo\n  lockkeeper demo --store postgres://locks.example/lockkeeper\n\n\
+    It changes nothing outside of its temporary folder, and removes that at the end. With a server it uses a project of its own there, \
+    which it removes as well."
 )]
 pub(super) struct Args {
     /// Do not pause between the steps
@@ -23,7 +27,11 @@ impl Verb for Args {
     const NAME: &'static str = "demo";
 
     fn run(self, globals: &Globals) -> Result<Exit, Report> {
-        let mut stage = Stage::open(!self.fast, globals.json)?;
+        let server = globals.store.as_deref().filter(|address| is_server(address));
+        let server =
+            server.map(|address| Ok::<_, Report>((throw_away_project(address)?, address.to_owned())));
+        let server = server.transpose()?;
+        let mut stage = Stage::open(!self.fast, globals.json, server)?;
         let played = play(&mut stage);
         if let Some(signal) = stage.interrupted() {
             // The folder is removed first: this process ends by the signal.

@@ -3,11 +3,12 @@
 use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
-use lockkeeper_agents::Harness;
 use lockkeeper_agents::checkup::{Checkup, Health, check_up};
+use lockkeeper_agents::git_guard::{self, GuardError};
+use lockkeeper_agents::{Harness, takes_part};
 use lockkeeper_core::alert::DOWNGRADE_SPAN;
 use lockkeeper_engine::doctor::{Check, Diagnosis, Inputs, Opened, Pass, Status, examine};
-use lockkeeper_engine::messages::{Language, Sentence};
+use lockkeeper_engine::messages::{Language, Phrases, Sentence, said};
 use lockkeeper_engine::queue::FailedCheck;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::stages::report::Report as Executions;
@@ -48,6 +49,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let line = LiveLine::new(context, pass == Pass::Full && !context.json);
     let mut diagnosis = diagnose(context, pass, &mut |id, position, total| line.show(id, position, total))?;
     diagnosis.checks.extend(agents(context));
+    diagnosis.checks.extend(guard(context));
     line.clear();
     if context.json {
         print::json(&diagnosis.view());
@@ -113,6 +115,47 @@ fn agents(context: &Context) -> Vec<Check> {
     checkups.map(of_agent).collect()
 }
 
+/// Whether git calls the guard, in a repository where agents take part.
+fn guard(context: &Context) -> Option<Check> {
+    let root = &context.location.root;
+    if !takes_part(&context.location) {
+        return None;
+    }
+    let found = git_guard::state(root).ok()?;
+    let (id, title) = ("git-guard", "git calls the guard before a commit");
+    let check = Check {
+        id,
+        title,
+        status: Status::Pass,
+        detail: "git asks before a commit of files that others work on".to_owned(),
+        fix: None,
+        problems: Vec::new(),
+        fixes: Vec::new(),
+        recovered: Vec::new(),
+    };
+    if found.is_complete() {
+        return Some(check);
+    }
+    let (problem, fix) = match git_guard::obstacle(root) {
+        Some(GuardError::Global { folder, scope }) => {
+            let problem = said("seen.guard_elsewhere").with("folder", folder.display()).with("scope", scope);
+            (problem, said("fix.guard_elsewhere"))
+        }
+        Some(error) => (Sentence::from(error.to_string()), Sentence::from(error.hint())),
+        None => (said("seen.no_guard"), said("fix.no_guard")),
+    };
+    let english = Phrases::load(Language::En);
+    let (detail, advice) = (english.put(&problem), english.put(&fix));
+    Some(Check {
+        status: Status::Warn,
+        detail,
+        fix: Some(advice),
+        problems: vec![problem],
+        fixes: vec![fix],
+        ..check
+    })
+}
+
 fn of_agent(checkup: Checkup) -> Check {
     let title = match checkup.harness {
         Harness::Claude => "Claude Code asks before each edit",
@@ -157,7 +200,7 @@ fn check(context: &Context, check: &Check) -> String {
     let (status, id) = (word(check.status), check.id);
     let is_english = context.language() == Language::En;
     let mut lines = Vec::new();
-    let head = if is_english { table::plain(&check.detail) } else { title(context, check) };
+    let head = if is_english { table::plain(&check.detail) } else { check.title_in(context.phrases()) };
     lines.push(format!("{status}  {id:<13}  {head}"));
     if !is_english && check.status != Status::Pass {
         lines.extend(check.problems.iter().map(|problem| below(context, problem)));
@@ -176,21 +219,6 @@ fn check(context: &Context, check: &Check) -> String {
         lines.extend(check.fixes.iter().map(|fix| fix_below(context, fix)));
     }
     lines.iter().map(|line| format!("{line}\n")).collect()
-}
-
-/// The title of a check: a statement if it passes, its negation if it warns or fails.
-fn title(context: &Context, check: &Check) -> String {
-    let key = format!("check.{}", check.id);
-    let known = context.say(&key, &[]);
-    let agent = check.title.strip_suffix(" asks before each edit");
-    let title = match agent {
-        Some(agent) => context.say("check.agent", &[("agent", agent)]),
-        None => known,
-    };
-    match check.status {
-        Status::Pass => title,
-        Status::Warn | Status::Fail => context.say("doctor.not_so", &[("title", &title)]),
-    }
 }
 
 fn below(context: &Context, sentence: &Sentence) -> String {

@@ -135,7 +135,15 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
         env: variables(context, &lease, &around, args.git),
         ..Spec::default()
     };
-    let guardian = SessionGuardian::start(context)?;
+    let guardian = SessionGuardian::start(context, Some(resident.holder()))?;
+    // This process may have been frozen since the lease was granted.
+    if let Some(loss) = engine.session_loss(lease.id, grace(context)) {
+        if let Some(guardian) = guardian {
+            guardian.dismiss();
+        }
+        let _ = engine.release(lease.id, Some(lease.token));
+        return Err(print::lease_lost(&lease, &loss, None));
+    }
     let running = match start(&spec, Some(resident.lock())) {
         Ok(running) => running,
         Err(error) => {

@@ -68,7 +68,7 @@ fn make_link(folder: &Path) -> io::Result<()> {
     if std::fs::read_link(&link).is_ok_and(|target| target == program) {
         return Ok(());
     }
-    std::fs::create_dir_all(folder)?;
+    lockkeeper_platform::access::make_folder(folder)?;
     let new = folder.join(format!("{NAME}.{}", std::process::id()));
     symlink(&program, &new)?;
     std::fs::rename(&new, &link)

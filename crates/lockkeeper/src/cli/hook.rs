@@ -123,10 +123,19 @@ fn patience() -> Duration {
     named.unwrap_or(PATIENCE).min(limit() * 4 / 5)
 }
 
-/// The settings of a project. If they cannot be read, the defaults hold: the claims matter more than their times.
+/// The settings of a project. If they cannot be read, the defaults hold: the claims matter more than their times. The log says so,
+/// because names for commands are off then.
 fn settings_of(root: &Path) -> Settings {
-    let config = Config::load(&Inputs { root, variable: &variable, flags: &[] });
-    config.map_or_else(|_| Settings::default(), |config| settings(&config))
+    match Config::load(&Inputs { root, variable: &variable, flags: &[] }) {
+        Ok(config) => settings(&config),
+        Err(error) => {
+            let message = format!("settings cannot be read, so names for commands are off: {error}");
+            if let Some(location) = locate(root, named_state().as_deref()).filter(takes_part) {
+                HookLog::new(&location.state).add_once("-", &message);
+            }
+            Settings::default()
+        }
+    }
 }
 
 /// How the agent's shell finds this program: by its name if every shell does, else by its path.

@@ -200,9 +200,10 @@ fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
     };
     match acquired {
         Acquired::Granted(grant) => print_result(context, &engine, "upgraded", &grant.lease),
-        Acquired::Held(blockers) => Err(print::held(&blockers, None)),
+        Acquired::Held(blockers) if waiting == Waiting::No => Err(print::held(&blockers, None)),
+        Acquired::Held(blockers) => Err(print::still_held(context, &blockers)),
         Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
-            Err(print::held(&waiting.blockers, None))
+            Err(print::still_held(context, &waiting.blockers))
         }
         Acquired::Deadlock(links) => Err(print::deadlock(&links)),
         Acquired::Gone => Err(print::ticket_gone()),

@@ -172,8 +172,13 @@ fn show(context: &Context, owner: Option<&str>) -> Result<Exit, Report> {
     let snapshot = Snapshot::read(context)?.only_of(owner);
     if context.json {
         print::json_text(&as_json(&snapshot));
-    } else {
-        print::out(&table::fit_terminal(&as_text(context, &snapshot)));
+        return Ok(Exit::Done);
+    }
+    let listing = &snapshot.listing;
+    let is_empty = listing.holders.is_empty() && listing.waiters.is_empty() && snapshot.alerts.is_empty();
+    match owner.filter(|_| is_empty) {
+        Some(owner) => print::talk(&format!("{} holds nothing and waits for nothing", table::plain(owner))),
+        None => print::out(&table::fit_terminal(&as_text(context, &snapshot))),
     }
     Ok(Exit::Done)
 }

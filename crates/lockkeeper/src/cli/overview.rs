@@ -3,7 +3,7 @@
 use anstyle::Style;
 use lockkeeper_engine::OwnerNames;
 use lockkeeper_engine::foreign_locks::ForeignPlaces;
-use lockkeeper_engine::messages::Messages;
+use lockkeeper_engine::messages::{Language, Messages, Phrases};
 use lockkeeper_engine::overview::{Overview, RequestSummary, Requests};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::short_id;
@@ -19,15 +19,14 @@ use super::{print, table, task};
 /// How many leases and tickets are shown.
 const SHOWN: usize = 10;
 
-const FIRST_STEPS: &str = "\
-nothing is locked or queued here yet
-
-  lockkeeper demo                     see what it does, in half a minute
-  lockkeeper exec db -- ./migrate.sh  run a command under the lock `db`
-  lockkeeper submit -- make test      put a command into the queue
-  lockkeeper init                     let coding agents take part
-  lockkeeper --help                   all commands
-";
+/// The first commands to try, and the phrases that say what they do.
+const FIRST_STEPS: [(&str, &str); 5] = [
+    ("demo", "overview.demo"),
+    ("exec db -- ./migrate.sh", "overview.exec"),
+    ("submit -- make test", "overview.submit"),
+    ("init", "overview.init"),
+    ("--help", "overview.help"),
+];
 
 pub(super) fn run(context: &Context) -> Result<Exit, Report> {
     let (swarm, groups) = (task::swarm()?, Folders::from_variables(&|name| std::env::var_os(name)));
@@ -36,135 +35,170 @@ pub(super) fn run(context: &Context) -> Result<Exit, Report> {
     let overview = Overview::read(leases.as_ref(), runs.as_ref(), &context.location.state, places)?;
     let messages = Messages::load();
     if context.json {
-        print::json(&OverviewView::new(&overview, context.language(), &messages));
+        // Texts in JSON are English.
+        print::json(&OverviewView::new(&overview, Language::En, &messages));
         return Ok(Exit::Done);
     }
     let attention = AttentionView::all(&overview, context.language(), &messages);
     let names = OwnerNames::of(&overview.locks.listing, &context.location.root);
-    print::out(&table::fit_terminal(&as_text(&overview, &attention, &names)));
+    let shown = Shown { overview: &overview, names: &names, phrases: context.phrases() };
+    print::out(&table::fit_terminal(&shown.as_text(&attention)));
     Ok(Exit::Done)
 }
 
-fn as_text(overview: &Overview, attention: &[AttentionView], names: &OwnerNames) -> String {
-    if overview.is_quiet() {
-        let quiet = "nothing is held, nobody waits, nothing runs, nothing failed\n";
-        return if overview.is_used { quiet } else { FIRST_STEPS }.to_owned();
+/// An overview in the language of the user.
+struct Shown<'o> {
+    overview: &'o Overview,
+    names: &'o OwnerNames,
+    phrases: &'o Phrases,
+}
+
+impl Shown<'_> {
+    fn as_text(&self, attention: &[AttentionView]) -> String {
+        let overview = self.overview;
+        if overview.is_quiet() && overview.is_used {
+            return self.say("overview.quiet") + "\n";
+        }
+        if overview.is_quiet() {
+            let step = |(words, key): &(&str, &str)| {
+                format!("  {:<34}  {}\n", format!("lockkeeper {words}"), self.say(key))
+            };
+            let steps: String = FIRST_STEPS.iter().map(step).collect();
+            return format!("{}\n\n{steps}", self.say("overview.first"));
+        }
+        let sections = [
+            self.held(),
+            self.waiting(),
+            self.of_others(),
+            self.section("overview.running", &overview.running, |one| self.in_progress(one)),
+            self.section("overview.queued", &overview.queued, |one| self.in_progress(one)),
+            self.section("overview.failed", &overview.failed, |one| self.failed(one)),
+            self.needs_a_person(attention),
+        ];
+        sections.into_iter().flatten().collect::<Vec<_>>().join("\n")
     }
-    let sections = [
-        held(overview, names),
-        waiting(overview, names),
-        of_others(overview),
-        section("Running", &overview.running, |one| in_progress(overview, names, one)),
-        section("Queued", &overview.queued, |one| in_progress(overview, names, one)),
-        section("Failed", &overview.failed, |one| failed(overview, one)),
-        needs_a_person(attention),
-    ];
-    sections.into_iter().flatten().collect::<Vec<_>>().join("\n")
-}
 
-fn held(overview: &Overview, names: &OwnerNames) -> Option<String> {
-    let listing = &overview.locks.listing;
-    let rows = listing.holders.iter().take(SHOWN).map(|holder| {
-        let claim = &holder.lease.claim;
-        vec![
-            holder.lease.id.to_string(),
-            table::plain(&resources(claim)),
-            table::plain(&names.in_text(claim.owner.as_str())),
-            format!("for {}", print::span(listing.now.since(holder.lease.acquired_at))),
-            print::verdict(holder.verdict),
-            table::plain(claim.reason.as_deref().unwrap_or("")),
-        ]
-    });
-    titled("Held", listing.holders.len() as u64, &rows.collect::<Vec<_>>(), "lockkeeper locks")
-}
-
-fn waiting(overview: &Overview, names: &OwnerNames) -> Option<String> {
-    let listing = &overview.locks.listing;
-    let rows = listing.waiters.iter().take(SHOWN).map(|waiter| {
-        let claim = &waiter.ticket.claim;
-        let because = if waiter.verdict.is_free() {
-            "gone: it will be skipped".to_owned()
-        } else {
-            format!("waits for {}", reason(&waiter.blockers))
-        };
-        vec![
-            waiter.ticket.id.as_ticket(),
-            table::plain(&resources(claim)),
-            table::plain(&names.in_text(claim.owner.as_str())),
-            format!("for {}", print::span(listing.now.since(waiter.ticket.enqueued_at))),
-            table::plain(&names.in_text(&because)),
-        ]
-    });
-    titled("Waiting", listing.waiters.len() as u64, &rows.collect::<Vec<_>>(), "lockkeeper locks")
-}
-
-fn of_others(overview: &Overview) -> Option<String> {
-    let locks = &overview.locks.foreign.locks;
-    let rows = locks.iter().take(SHOWN).map(|lock| {
-        let (subject, holder) = (table::plain(&lock.subject), table::plain(&lock.holder));
-        vec![lock.format.to_owned(), subject, holder, lock.state.to_owned(), table::plain(&lock.reason)]
-    });
-    titled(
-        "Held in files of other systems",
-        locks.len() as u64,
-        &rows.collect::<Vec<_>>(),
-        "lockkeeper locks",
-    )
-}
-
-/// A section with requests.
-fn section(title: &str, requests: &Requests, row: impl Fn(&RequestSummary) -> Vec<String>) -> Option<String> {
-    let rows: Vec<_> = requests.first.iter().map(row).collect();
-    titled(title, requests.count, &rows, "lockkeeper requests")
-}
-
-fn in_progress(overview: &Overview, names: &OwnerNames, one: &RequestSummary) -> Vec<String> {
-    [beginning(overview, one, "for"), vec![names.in_text(&reason_of(overview, one))]].concat()
-}
-
-fn failed(overview: &Overview, one: &RequestSummary) -> Vec<String> {
-    let request = &one.entry.request.request;
-    let mut parts = vec![reason_of(overview, one)];
-    parts.push(format!("`lockkeeper run logs {}`", table::plain(short_id(request.id.as_str()))));
-    parts.extend(one.last_line.as_deref().map(table::plain));
-    [beginning(overview, one, "took"), vec![parts.join("; ")]].concat()
-}
-
-/// The first cells of a row: the id, how long the request has been in this state or took, and its title.
-fn beginning(overview: &Overview, one: &RequestSummary, how: &str) -> Vec<String> {
-    let request = &one.entry.request.request;
-    let age = one.entry.latest.as_ref().map_or_else(String::new, |run| age(run, overview.now));
-    let title = table::cut(&table::plain(&request.title), 30);
-    vec![table::plain(short_id(request.id.as_str())), format!("{how} {age}"), title]
-}
-
-fn reason_of(overview: &Overview, one: &RequestSummary) -> String {
-    let entry = &one.entry;
-    let leases = Some(&overview.locks.listing);
-    let run = entry.latest.as_ref();
-    run.map_or_else(String::new, |run| {
-        why(run, &entry.request.request, entry.blocked.as_ref(), leases, overview.now)
-    })
-}
-
-fn needs_a_person(attention: &[AttentionView]) -> Option<String> {
-    let rows = attention.iter().map(|one| vec![table::plain(&one.message), table::plain(&one.hint)]);
-    let lines = rows.flat_map(|row| [vec![row[0].clone()], vec![format!("  {}", row[1])]]);
-    titled("Needs a person", attention.len() as u64, &lines.collect::<Vec<_>>(), "lockkeeper status --json")
-}
-
-/// A title with a count, and rows. `all` is the command that shows all of them.
-fn titled(title: &str, count: u64, rows: &[Vec<String>], all: &str) -> Option<String> {
-    if count == 0 {
-        return None;
+    fn say(&self, key: &str) -> String {
+        self.phrases.fill(key, &[])
     }
-    let bold = Style::new().bold();
-    let mut text = format!("{bold}{title}{bold:#} ({count})\n");
-    for line in table::aligned(rows.iter()).lines() {
-        text.push_str(&format!("  {line}\n"));
+
+    /// How long something has lasted, or took.
+    fn lasting(&self, key: &str, span: &str) -> String {
+        self.phrases.fill(key, &[("span", span)])
     }
-    if count > rows.len() as u64 && rows.len() >= SHOWN {
-        text.push_str(&format!("  … `{all}` shows all\n"));
+
+    fn held(&self) -> Option<String> {
+        let listing = &self.overview.locks.listing;
+        let rows = listing.holders.iter().take(SHOWN).map(|holder| {
+            let claim = &holder.lease.claim;
+            vec![
+                holder.lease.id.to_string(),
+                table::plain(&resources(claim)),
+                table::plain(&self.names.in_text(claim.owner.as_str())),
+                self.lasting("overview.for", &print::span(listing.now.since(holder.lease.acquired_at))),
+                print::verdict(holder.verdict),
+                table::plain(claim.reason.as_deref().unwrap_or("")),
+            ]
+        });
+        self.titled(
+            "overview.held",
+            listing.holders.len() as u64,
+            &rows.collect::<Vec<_>>(),
+            "lockkeeper locks",
+        )
     }
-    Some(text)
+
+    fn waiting(&self) -> Option<String> {
+        let listing = &self.overview.locks.listing;
+        let rows = listing.waiters.iter().take(SHOWN).map(|waiter| {
+            let claim = &waiter.ticket.claim;
+            let because = if waiter.verdict.is_free() {
+                "gone: it will be skipped".to_owned()
+            } else {
+                format!("waits for {}", reason(&waiter.blockers))
+            };
+            vec![
+                waiter.ticket.id.as_ticket(),
+                table::plain(&resources(claim)),
+                table::plain(&self.names.in_text(claim.owner.as_str())),
+                self.lasting("overview.for", &print::span(listing.now.since(waiter.ticket.enqueued_at))),
+                table::plain(&self.names.in_text(&because)),
+            ]
+        });
+        let (count, rows) = (listing.waiters.len() as u64, rows.collect::<Vec<_>>());
+        self.titled("overview.waiting", count, &rows, "lockkeeper locks")
+    }
+
+    fn of_others(&self) -> Option<String> {
+        let locks = &self.overview.locks.foreign.locks;
+        let rows = locks.iter().take(SHOWN).map(|lock| {
+            let (subject, holder) = (table::plain(&lock.subject), table::plain(&lock.holder));
+            vec![lock.format.to_owned(), subject, holder, lock.state.to_owned(), table::plain(&lock.reason)]
+        });
+        self.titled("overview.foreign", locks.len() as u64, &rows.collect::<Vec<_>>(), "lockkeeper locks")
+    }
+
+    /// A section with requests.
+    fn section(
+        &self,
+        title: &str,
+        requests: &Requests,
+        row: impl Fn(&RequestSummary) -> Vec<String>,
+    ) -> Option<String> {
+        let rows: Vec<_> = requests.first.iter().map(row).collect();
+        self.titled(title, requests.count, &rows, "lockkeeper requests")
+    }
+
+    fn in_progress(&self, one: &RequestSummary) -> Vec<String> {
+        [self.beginning(one, "overview.for"), vec![self.names.in_text(&self.reason_of(one))]].concat()
+    }
+
+    fn failed(&self, one: &RequestSummary) -> Vec<String> {
+        let request = &one.entry.request.request;
+        let mut parts = vec![self.reason_of(one)];
+        parts.push(format!("`lockkeeper run logs {}`", table::plain(short_id(request.id.as_str()))));
+        parts.extend(one.last_line.as_deref().map(table::plain));
+        [self.beginning(one, "overview.took"), vec![parts.join("; ")]].concat()
+    }
+
+    /// The first cells of a row: the id, how long the request has been in this state or took, and its title.
+    fn beginning(&self, one: &RequestSummary, how: &str) -> Vec<String> {
+        let request = &one.entry.request.request;
+        let age = one.entry.latest.as_ref().map(|run| self.lasting(how, &age(run, self.overview.now)));
+        let title = table::cut(&table::plain(&request.title), 30);
+        vec![table::plain(short_id(request.id.as_str())), age.unwrap_or_default(), title]
+    }
+
+    fn reason_of(&self, one: &RequestSummary) -> String {
+        let entry = &one.entry;
+        let leases = Some(&self.overview.locks.listing);
+        let run = entry.latest.as_ref();
+        run.map_or_else(String::new, |run| {
+            why(run, &entry.request.request, entry.blocked.as_ref(), leases, self.overview.now)
+        })
+    }
+
+    fn needs_a_person(&self, attention: &[AttentionView]) -> Option<String> {
+        let lines = attention.iter().flat_map(|one| {
+            [vec![table::plain(&one.message)], vec![format!("  {}", table::plain(&one.hint))]]
+        });
+        let (count, lines) = (attention.len() as u64, lines.collect::<Vec<_>>());
+        self.titled("overview.attention", count, &lines, "lockkeeper status --json")
+    }
+
+    /// A title with a count, and rows. `all` is the command that shows all of them.
+    fn titled(&self, title: &str, count: u64, rows: &[Vec<String>], all: &str) -> Option<String> {
+        if count == 0 {
+            return None;
+        }
+        let bold = Style::new().bold();
+        let mut text = format!("{bold}{}{bold:#} ({count})\n", self.say(title));
+        for line in table::aligned(rows.iter()).lines() {
+            text.push_str(&format!("  {line}\n"));
+        }
+        if count > rows.len() as u64 && rows.len() >= SHOWN {
+            text.push_str(&format!("  {}\n", self.phrases.fill("overview.all", &[("command", all)])));
+        }
+        Some(text)
+    }
 }

@@ -215,10 +215,23 @@ fn held_because(reason: &str, blockers: &[Blocker], ticket: Option<&str>) -> Rep
             let question = found.witness.escape_debug();
             format!("wait for it with --wait, or ask `lockkeeper why {question}`")
         }
+        (None, None) if blockers.iter().any(|blocker| blocker.silent_until.is_some()) => {
+            "this takes one session (setting `session`, 30s): wait with --wait".to_owned()
+        }
         (None, None) => "others are in line before you: wait with --wait".to_owned(),
     };
     let report = Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {reason}")).with_hint(hint);
     report.with_context("holders", to_value(obstacles(blockers))).with_context("ticket", ticket)
+}
+
+/// Reports that another owner still holds it after a wait.
+pub(super) fn still_held(context: &Context, blockers: &[Blocker]) -> Report {
+    let found = blockers.iter().flat_map(|blocker| &blocker.leases).next();
+    let why = found.map_or_else(String::new, |found| {
+        format!("; `lockkeeper why {}` says more", found.witness.escape_debug())
+    });
+    held_here(context, blockers, None)
+        .with_hint(format!("--wait without a time waits as long as it takes{why}"))
 }
 
 /// Reports that the ticket was removed.

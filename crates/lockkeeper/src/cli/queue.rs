@@ -191,7 +191,7 @@ fn stopped(context: &Context, stop: &QueueStopView) -> String {
 }
 
 fn stop(context: &Context, now: bool) -> Result<Exit, Report> {
-    let runs = Runs::open(&context.location.state)?;
+    let runs = Runs::at(&context.location)?;
     let leases = context.engine()?;
     let stopped = queue::stop(&runs, &leases)?;
     let current = runs.auto_run()?.and_then(|auto| auto.current);
@@ -215,7 +215,7 @@ fn queue_runner(context: &Context, place: &Place) -> Result<(QueueRunner, Regist
             print::talk(&in_words(event, &phrases));
         }
     });
-    let runs = Runs::open(&context.location.state)?;
+    let runs = Runs::at(&context.location)?;
     let leases = context.engine_to_execute()?;
     let status = StatusLog::open(place.status_dir(context))?;
     let settings = place.settings(context)?;

@@ -114,7 +114,7 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
         ]
     });
     let heading = ["REQUEST", "STATUS", "FOR", "PRIORITY", "TITLE", "WHY"];
-    print::out(&table::fit_terminal(&table::table(&heading, &rows.collect::<Vec<_>>())));
+    print::out(&table::fit_terminal(&table::list(&heading, &rows.collect::<Vec<_>>())));
     Ok(Exit::Done)
 }
 
@@ -182,6 +182,9 @@ fn as_text(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> Strin
     if !held.is_empty() {
         let how = if request.shared { " (shared)" } else { "" };
         lines.push(("holds", format!("{}{how}", join(held))));
+    }
+    if !request.needs.is_empty() {
+        lines.push(("needs", join(request.needs.iter().map(ToString::to_string).collect())));
     }
     if !request.after.is_empty() {
         lines.push(("after", join(request.after.iter().map(ToString::to_string).collect())));

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockkeeper_core::id::RequestId;
 use lockkeeper_core::run::Run;
@@ -12,6 +13,7 @@ use lockkeeper_engine::work::{RescueWatch, Settings, Worker};
 
 use super::context::Context;
 use super::obtain::grace;
+use super::session_guardian::Spawner;
 use super::{print, task};
 
 /// Begins to look after a run and those of the requests that it waits for.
@@ -21,9 +23,13 @@ pub(super) fn watch(context: &Context, runs: &Runs, run: &Run) -> Result<RescueW
     let wanted = needed_by(runs, &run.request)?;
     let start = {
         let location = location.clone();
+        let (guardian, is_guarded) = (Spawner::of(context), AtomicBool::new(false));
         move || {
+            if let Some(guardian) = guardian.as_ref().filter(|_| !is_guarded.swap(true, Ordering::SeqCst)) {
+                guardian.start(None)?.stay();
+            }
             Worker::begin(
-                Runs::open(&location.state)?,
+                Runs::at(&location)?,
                 open_leases(&location)?,
                 settings.clone(),
                 0,
@@ -33,7 +39,7 @@ pub(super) fn watch(context: &Context, runs: &Runs, run: &Run) -> Result<RescueW
         }
     };
     Ok(RescueWatch::begin(
-        Runs::open(&location.state)?,
+        Runs::at(&location)?,
         open_leases(&location)?,
         Arc::new(move |run: &Run| wanted.contains(&run.request)),
         Box::new(start),

@@ -150,7 +150,7 @@ impl List {
             ]
         });
         let heading = ["RUN", "REQUEST", "STATUS", "ATTEMPT", "FOR", "TITLE", "WHY"];
-        table::table(&heading, &rows.collect::<Vec<_>>())
+        table::list(&heading, &rows.collect::<Vec<_>>())
     }
 
     /// The list for `--watch`.

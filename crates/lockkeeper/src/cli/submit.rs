@@ -12,9 +12,10 @@ use lockkeeper_core::request::Request;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::new_request::{BadRequest, Defaults, NewRequest, SpanText};
 use lockkeeper_engine::runs::{Runs, Submitted, environment};
+use lockkeeper_engine::shared_store::SharedStore;
 use serde_json::{Value, json};
 
-use super::args::{lock_name, path_target};
+use super::args::{lock_name, path_target, warn_of_paths};
 use super::context::{Context, Globals};
 use super::{Verb, print, run, table};
 
@@ -43,6 +44,9 @@ pub(super) struct Args {
     /// Hold in shared mode
     #[arg(long)]
     shared: bool,
+    /// Run it only on a worker with this label, such as gpu (`work --label gpu`); may be given several times
+    #[arg(long, value_name = "LABEL")]
+    needs: Vec<String>,
     /// The priority, from -100 to 100: higher is sooner
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
     priority: String,
@@ -126,12 +130,22 @@ fn submit_one(context: &Context, args: &Args) -> Result<(Submitted, Request, Run
     if args.replace {
         let request = new.check_replacement(&defaults)?;
         let runs = context.runs_to_queue(false)?;
+        warn_of_folder(&runs, &request);
         return Ok((runs.replace(&request, limit)?, request, runs));
     }
     new.clone().check(&placeholder()?, &defaults)?;
     let runs = context.runs_to_queue(false)?;
     let request = new.check(&runs.new_request_id()?, &defaults)?;
+    warn_of_folder(&runs, &request);
     Ok((runs.submit(&request, limit)?, request, runs))
+}
+
+/// Warns if other machines may not have the folder of a request.
+fn warn_of_folder(runs: &Runs, request: &Request) {
+    if runs.is_outside(&request.dir) {
+        let dir = table::plain(&request.dir);
+        print::talk(&format!("warning: {dir} is outside of the project; a worker needs the same folder"));
+    }
 }
 
 fn print_submitted(context: &Context, submitted: &Submitted, title: &str) {
@@ -165,9 +179,15 @@ pub(super) fn queue_limit(context: &Context) -> Option<u64> {
 
 /// Defaults for fields that a request leaves out.
 pub(super) fn defaults(context: &Context) -> Defaults {
+    let goes_anywhere = context.location.shared.as_ref().is_some_and(SharedStore::keeps_runs);
+    let env = if goes_anywhere {
+        environment::for_any_machine(std::env::vars_os())
+    } else {
+        environment::of_submitter(std::env::vars_os())
+    };
     Defaults {
         dir: context.cwd.clone(),
-        env: environment::of_submitter(std::env::vars_os()),
+        env,
         queue_timeout: context.config.span("queue_timeout"),
         timeout: context.config.span("timeout"),
     }
@@ -178,6 +198,7 @@ fn new_request(context: &Context, args: &Args) -> Result<NewRequest, Report> {
     let command = args.command.iter().enumerate();
     let command = command.map(|(place, word)| text(word, || format!("word {} of the command", place + 1)));
     let paths = args.paths.iter().map(|path| Ok(path_target(context, path)?.as_str().to_owned()));
+    warn_of_paths(context, &args.locks);
     let locks = args.locks.iter().map(|name| Ok(lock_name(name)?.as_str().to_owned()));
     let cwd = args.cwd.as_ref().map(|dir| {
         let there = context.cwd.join(dir);
@@ -193,6 +214,7 @@ fn new_request(context: &Context, args: &Args) -> Result<NewRequest, Report> {
         locks: locks.collect::<Result<_, Report>>()?,
         paths: paths.collect::<Result<_, Report>>()?,
         shared: args.shared,
+        needs: args.needs.clone(),
         priority: args.priority.parse::<Priority>()?.get(),
         after: args.after.clone(),
         queue_timeout: span(&args.queue_timeout),

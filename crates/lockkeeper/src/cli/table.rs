@@ -5,10 +5,62 @@ use std::io::IsTerminal;
 pub(super) use lockkeeper_engine::report::plain;
 use lockkeeper_platform::terminal::Size;
 
+/// What stands before a cell that is below its row.
+const BELOW: &str = "    ";
+
 /// Aligns rows under a heading. The last column is not padded.
 pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let heading: Vec<String> = heading.iter().map(|cell| (*cell).to_owned()).collect();
     aligned(std::iter::once(&heading).chain(rows))
+}
+
+/// Aligns rows under a heading. On a terminal that is too narrow for a row, its last cell stands below it.
+pub(super) fn list(heading: &[&str], rows: &[Vec<String>]) -> String {
+    folded(heading, rows, terminal_columns())
+}
+
+fn folded(heading: &[&str], rows: &[Vec<String>], columns: Option<usize>) -> String {
+    let whole = table(heading, rows);
+    let Some(columns) = columns else { return whole };
+    let (short_heading, last) = heading.split_at(heading.len().saturating_sub(1));
+    let shorter: Vec<Vec<String>> =
+        rows.iter().map(|row| row[..row.len().saturating_sub(1)].to_vec()).collect();
+    let shorter = table(short_heading, &shorter);
+    let lasts =
+        last.iter().map(|cell| (*cell).to_owned()).chain(rows.iter().filter_map(|row| row.last().cloned()));
+    let mut text = String::new();
+    for ((line, short), last) in whole.lines().zip(shorter.lines()).zip(lasts) {
+        if width(line) <= columns {
+            text.push_str(&format!("{line}\n"));
+        } else {
+            let below = cut(&last, columns.saturating_sub(BELOW.len()));
+            text.push_str(&format!("{}\n{BELOW}{below}\n", cut(short, columns)));
+        }
+    }
+    text
+}
+
+/// Wraps a text between words. The lines after the first one are indented.
+pub(super) fn wrapped(text: &str, columns: usize, indent: usize) -> String {
+    let (mut lines, mut used) = (String::new(), 0);
+    for word in text.split(' ') {
+        if used > 0 && used + 1 + width(word) > columns {
+            lines.push_str(&format!("\n{:indent$}", ""));
+            used = 0;
+        } else if used > 0 {
+            lines.push(' ');
+            used += 1;
+        }
+        lines.push_str(word);
+        used += width(word);
+    }
+    lines
+}
+
+/// The width of the terminal on stdout. None if stdout is something else.
+pub(super) fn terminal_columns() -> Option<usize> {
+    let stdout = std::io::stdout();
+    Size::of(&stdout).filter(|_| stdout.is_terminal()).map(|size| size.columns)
 }
 
 /// Aligns rows of equal length. The last column is not padded.
@@ -93,9 +145,8 @@ pub(super) fn cut(line: &str, columns: usize) -> String {
 
 /// Cuts the lines of a table to the width of the terminal. Programs that read stdout get all of it.
 pub(super) fn fit_terminal(text: &str) -> String {
-    let stdout = std::io::stdout();
-    match Size::of(&stdout).filter(|_| stdout.is_terminal()) {
-        Some(size) => text.lines().map(|line| cut(line, size.columns) + "\n").collect(),
+    match terminal_columns() {
+        Some(columns) => text.lines().map(|line| cut(line, columns) + "\n").collect(),
         None => text.to_owned(),
     }
 }
@@ -116,6 +167,26 @@ pub(super) fn fit(text: &str, columns: usize, rows: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_reason_stands_below_its_row() {
+        let rows = [["k3x9f2m7qd", "failed", "EXIT_CODE 3: no such table"], ["k3x9f2m7qe", "queued", "next"]];
+        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
+        let heading = ["RUN", "STATUS", "WHY"];
+        let narrow = folded(&heading, &rows, Some(30));
+        let expected = "RUN         STATUS  WHY\nk3x9f2m7qd  failed\n    EXIT_CODE 3: no such table\n\
+                        k3x9f2m7qe  queued  next\n";
+        assert_eq!(narrow, expected);
+        assert_eq!(folded(&heading, &rows, Some(80)), table(&heading, &rows));
+        assert_eq!(folded(&heading, &rows, None), table(&heading, &rows));
+    }
+
+    #[test]
+    fn texts_are_wrapped_between_words() {
+        assert_eq!(wrapped("one two three", 8, 2), "one two\n  three");
+        assert_eq!(wrapped("one two three", 80, 2), "one two three");
+        assert_eq!(wrapped("averylongword x", 4, 0), "averylongword\nx");
+    }
 
     #[test]
     fn columns_line_up_in_any_script() {

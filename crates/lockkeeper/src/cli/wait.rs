@@ -70,6 +70,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         ttl: terms.working,
         stays: terms.ticket,
         unrenewed: Vec::new(),
+        files: Vec::new(),
     };
     let engine = context.engine()?;
     let until = Instant::now() + span;

@@ -31,7 +31,10 @@ pub(super) struct Frame {
 pub(super) fn run(context: &Context, read: impl Fn() -> Result<Frame, Report>) -> Result<Exit, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::WINCH])
         .map_err(OpenError::Machine)?;
-    let changes = Changes::watch(&context.location.state).map_err(OpenError::Machine)?;
+    // No file of this machine tells of the changes of others.
+    let is_shared = context.location.shared.is_some();
+    let changes = if is_shared { Ok(Changes::disabled()) } else { Changes::watch(&context.location.state) };
+    let changes = changes.map_err(OpenError::Machine)?;
     let terminal = !context.json && std::io::stdout().is_terminal();
     let mut shown = String::new();
     loop {
@@ -83,7 +86,7 @@ fn show(context: &Context, frame: Frame, terminal: bool, shown: &mut String) -> 
         return true;
     }
     *shown = frame.key;
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = anstream::stdout().lock();
     let written = stdout.write_all(format!("{}\n", frame.output).as_bytes()).and_then(|()| stdout.flush());
     if written.is_err() {
         print::talk("the reader has closed the pipe");

@@ -15,6 +15,7 @@ use lockkeeper_engine::executors::{self, ExecutorFormat};
 use lockkeeper_engine::messages::{Phrases, said};
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::runs::new_request::labels;
 use lockkeeper_engine::runs::{Runs, Stuck};
 use lockkeeper_engine::work::{Listener, Settings, Worker, WorkerEvent};
 use lockkeeper_formats::aiflow::Aiflow;
@@ -40,6 +41,9 @@ pub(super) struct Args {
     /// How many runs at a time
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: u32,
+    /// Also run requests that need this label (`submit --needs`); may be given several times
+    #[arg(long = "label", value_name = "LABEL")]
+    labels: Vec<String>,
     /// Exit when the queue is empty, with 1 if a run failed or can never start
     #[arg(long)]
     drain: bool,
@@ -115,6 +119,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let heartbeat = parse_span(&args.heartbeat)?.max(Duration::from_millis(50));
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let settings = Settings {
+        labels: labels(&args.labels)?,
         output_limit: args.output_limit * 1024 * 1024,
         heartbeat,
         ..args.place.settings(context)?
@@ -158,7 +163,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     if !args.drain {
         return Ok(Exit::Done);
     }
-    let stuck = Runs::open(&context.location.state)?.stuck()?;
+    let stuck = Runs::at(&context.location)?.stuck()?;
     if !stuck.is_empty() {
         print::talk(&in_vain(context, &stuck));
     }
@@ -220,7 +225,7 @@ fn on_own_thread(listener: Box<Listener>, quiet: bool) -> Result<(Box<Listener>,
     });
     let printing = printing.map_err(OpenError::Machine)?;
     let passes_on = move |event: &WorkerEvent| {
-        let is_wanted = !quiet || matches!(event, WorkerEvent::Trouble(_));
+        let is_wanted = !quiet || matches!(event, WorkerEvent::Warning(_));
         // Further events are not printed. They are in the status log and in the events of the runs.
         if is_wanted && unprinted.load(Ordering::Relaxed) < MAX_UNPRINTED {
             unprinted.fetch_add(1, Ordering::Relaxed);
@@ -237,7 +242,7 @@ fn lines(context: &Context, quiet: bool) -> Box<Listener> {
         // A line that cannot be printed is no reason to fail.
         let _ = if json {
             writeln!(std::io::stdout().lock(), "{}", as_json(event))
-        } else if quiet && !matches!(event, WorkerEvent::Trouble(_)) {
+        } else if quiet && !matches!(event, WorkerEvent::Warning(_)) {
             Ok(())
         } else {
             writeln!(std::io::stderr().lock(), "{}", print::for_terminal(&in_words(event, &phrases)))
@@ -275,7 +280,7 @@ pub(super) fn in_words(event: &WorkerEvent, phrases: &Phrases) -> String {
         WorkerEvent::Superseded(run) => about("work.superseded", run, &[]),
         WorkerEvent::Draining => phrases.fill("work.draining", &[]),
         WorkerEvent::Stopping => phrases.fill("work.stopping", &[]),
-        WorkerEvent::Trouble(what) => phrases.fill("warning", &[("what", &table::plain(what))]),
+        WorkerEvent::Warning(what) => phrases.fill("warning", &[("what", &table::plain(what))]),
     }
 }
 
@@ -289,7 +294,7 @@ pub(super) fn as_json(event: &WorkerEvent) -> serde_json::Value {
         WorkerEvent::Superseded(run) => ("superseded", run, None),
         WorkerEvent::Draining => return json!({ "event": "draining" }),
         WorkerEvent::Stopping => return json!({ "event": "stopping" }),
-        WorkerEvent::Trouble(what) => return json!({ "event": "trouble", "message": what }),
+        WorkerEvent::Warning(what) => return json!({ "event": "trouble", "message": what }),
     };
     json!({
         "event": name,

@@ -172,7 +172,7 @@ impl Content {
                 }
                 false
             }
-            WorkerEvent::Draining | WorkerEvent::Stopping | WorkerEvent::Trouble(_) => false,
+            WorkerEvent::Draining | WorkerEvent::Stopping | WorkerEvent::Warning(_) => false,
         }
     }
 

@@ -29,7 +29,7 @@ pub(super) const KNOWN: [Known; 21] = [
         key: "store",
         variable: "LOCKKEEPER_STORE",
         default: None,
-        meaning: "the store of leases: sqlite:PATH, or postgres://HOST/DATABASE for several machines",
+        meaning: "the store of leases and runs: sqlite:PATH, or for several machines postgres://HOST/DATABASE, etcds://HOST,HOST, rediss://HOST or unix:SOCKET of Redis (leases only)",
         check: not_empty,
     },
     Known {

@@ -117,10 +117,11 @@ impl Error {
             RunError::NoRun(_) | RunError::Ambiguous { .. } | RunError::NoRequest(_) => {
                 Self::NoRun(error.into())
             }
-            RunError::Lost { .. }
+            RunError::Refused { .. }
             | RunError::InProgress { .. }
             | RunError::DependsNotDone { .. }
             | RunError::NotAsked { .. }
+            | RunError::WorkerTaken(_)
             | RunError::BadAnswer => Self::Refused(error.into()),
         }
     }

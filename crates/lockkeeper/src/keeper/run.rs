@@ -85,7 +85,7 @@ impl Run {
     pub fn cancel(&self) -> Result<RunStatus, Error> {
         match self.keeper.runs()?.cancel(&self.id, None) {
             Ok(canceled) => Ok(RunStatus::new(canceled.run.status())),
-            Err(RunError::Lost { current, .. }) if current.is_terminal() => Ok(RunStatus::new(current)),
+            Err(RunError::Refused { current, .. }) if current.is_terminal() => Ok(RunStatus::new(current)),
             Err(error) => Err(Error::run(error)),
         }
     }

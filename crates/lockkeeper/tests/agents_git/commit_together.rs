@@ -36,7 +36,7 @@ fn ten_agents_commit_at_once_and_each_commit_has_its_own_files_only() {
     assert_eq!(git(&world, &["status", "--porcelain"]), "M  src/b.rs\n");
 }
 
-/// Another git command has the common index locked. The commit is made, and the index is updated when the lock is gone.
+/// Another git command has the common index locked. The commit is made when the lock is gone.
 #[test]
 fn a_locked_index_is_waited_for() {
     let world = repository();
@@ -44,8 +44,44 @@ fn a_locked_index_is_waited_for() {
     let lock = world.path(".git/index.lock");
     std::fs::write(&lock, "").unwrap();
     let commit = world.start(["commit", "-m", "x", "src/a.rs"]);
-    lockkeeper_testing::until("the commit is made", || git(&world, &["log", "-1", "--format=%s"]) == "x\n");
+    let is_held = || world.json(&["locks"])["leases"].as_array().is_some_and(|leases| !leases.is_empty());
+    lockkeeper_testing::until("it holds git/index", is_held);
+    assert_ne!(git(&world, &["log", "-1", "--format=%s"]), "x\n");
     std::fs::remove_file(&lock).unwrap();
     commit.wait().code(0);
+    assert_eq!(git(&world, &["status", "--porcelain"]), "");
+}
+
+/// The editor of a `git commit` is open, which has read the index and writes it back later.
+#[test]
+fn a_commit_beside_an_open_editor_is_refused_before_it_is_made() {
+    let world = repository();
+    write(&world, "src/a.rs", "1\n");
+    write(&world, "src/b.rs", "staged\n");
+    git(&world, &["add", "src/b.rs"]);
+    let mut command = world.command("git");
+    command.args([
+        "-c",
+        "user.name=t",
+        "-c",
+        "user.email=t@t",
+        "commit",
+        "-e",
+        "-m",
+        "theirs",
+        "-i",
+        "src/b.rs",
+    ]);
+    command.env("GIT_EDITOR", "read x <go #");
+    assert!(world.command("mkfifo").arg("go").status().unwrap().success());
+    let editor = lockkeeper_testing::Started::of(&mut command);
+    lockkeeper_testing::until("git has locked the index", || world.path(".git/index.lock").exists());
+    world.run(["commit", "-m", "ours", "src/a.rs"]).code(75).says("index.lock");
+    assert_ne!(git(&world, &["log", "-1", "--format=%s"]), "ours\n");
+    std::fs::write(world.path("go"), "x\n").unwrap();
+    editor.wait().code(0);
+    std::fs::remove_file(world.path("go")).unwrap();
+    world.run(["commit", "-m", "ours", "src/a.rs"]).code(0);
+    assert_eq!(git(&world, &["log", "-2", "--format=%s"]), "ours\ntheirs\n");
     assert_eq!(git(&world, &["status", "--porcelain"]), "");
 }

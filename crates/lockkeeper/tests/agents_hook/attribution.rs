@@ -161,6 +161,28 @@ fn what_the_harness_tells_is_believed() {
     assert!(holders(&world, "src/untold.rs").is_empty());
 }
 
+/// Also of a command whose writes seemed to be known, or that seemed to read only.
+#[test]
+fn what_the_harness_tells_counts_after_commands_that_were_taken_for_known() {
+    let world = repository();
+    let (agent, other) = (Agent::claude(&world, "c"), Agent::claude(&world, "o"));
+    other.edit("src/b.rs").passes();
+    let edit = json!({ "file_path": world.path("src/b.rs"), "old_string": "b", "new_string": "c" });
+    other.after("Edit", edit, Value::Null).passes();
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    for (command, path) in [("echo x > src/a.rs", "src/one.rs"), ("cat src/a.rs", "src/two.rs")] {
+        let arguments = json!({ "command": command });
+        agent.tool("Bash", arguments.clone()).passes();
+        write(&world, path, "made\n");
+        let changed = json!([world.path("src/a.rs"), world.path(path), world.path("src/b.rs")]);
+        let told =
+            json!({ "tool_response": { "bashEditDiff": { "changedFiles": changed, "moreFiles": 0 } } });
+        agent.after("Bash", arguments, told).passes();
+        assert_eq!(holders(&world, path), ["claude:c"], "{command}");
+        assert!(incidents(&world)[0].contains("src/b.rs, which claude:o has claimed"), "{command}");
+    }
+}
+
 /// The end of a call may never be told: the next call looks.
 #[test]
 fn the_next_call_looks_if_the_end_was_never_told() {

@@ -185,3 +185,21 @@ fn what_a_lease_around_the_agent_covers_is_its_own() {
     around.finish().code(0);
     assert_eq!(log(&world), [""; 0]);
 }
+
+/// A command that sweeps over many files is denied for those that it would write, not for others.
+#[test]
+fn a_pattern_is_denied_only_for_files_that_it_matches() {
+    let world = repository();
+    let (first, second) = (Agent::claude(&world, "1"), Agent::claude(&world, "2"));
+    first.edit("src/a.rs").passes();
+    for command in ["rm -f **/*.js", "find . -name '*.pyc' -delete", "rm -f src/*.js"] {
+        second.runs(command).passes();
+    }
+    for command in ["rm -f **/*.rs", "find . -name 'a*' -delete", "rm -rf src", "rm -rf *"] {
+        second.runs(command).is_denied();
+    }
+    first.edit("src/new").passes();
+    second.runs("rm -f **/*.js").is_denied();
+    std::fs::create_dir(world.path("src/new")).unwrap();
+    second.runs("rm -f **/*.js").is_denied();
+}

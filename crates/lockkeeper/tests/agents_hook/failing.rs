@@ -145,6 +145,25 @@ fn with_bad_settings_the_defaults_hold() {
     Agent::claude(&world, "d").edit("src/a.rs").is_denied();
 }
 
+/// Otherwise nobody would see that names for commands hold no more.
+#[test]
+fn settings_that_cannot_be_read_are_said_everywhere() {
+    let world = repository().write("lockkeeper.toml", "[agents.commands]\n\"make\" = \n");
+    let claude = Agent::claude(&world, "c");
+    for _ in 0..3 {
+        claude.runs("make").passes();
+        claude.has_run("make").passes();
+    }
+    let lines = log(&world);
+    assert_eq!(lines.len(), 1, "once, not for each call: {lines:?}");
+    assert!(
+        lines[0].contains("names for commands are off") && lines[0].contains("lockkeeper.toml"),
+        "{lines:?}"
+    );
+    world.run(["board"]).code(2).says("lockkeeper.toml");
+    world.run(["doctor"]).code(2).says("lockkeeper.toml");
+}
+
 /// A record of an agent that cannot be read protects nothing, so it is written again.
 #[test]
 fn a_torn_record_of_an_agent_is_written_again() {

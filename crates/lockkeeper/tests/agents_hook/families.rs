@@ -1,5 +1,6 @@
 //! Sub-agents: owners of their own, below their parent.
 
+use lockkeeper_testing::Started;
 use serde_json::json;
 
 use crate::agents::{Agent, holders, repository};
@@ -13,7 +14,12 @@ fn a_sub_agent_takes_what_its_parent_holds_and_siblings_exclude_each_other() {
     parent.edit("src/a.rs").passes();
     one.edit("src/a.rs").passes();
     two.edit("src/a.rs").is_denied();
-    assert!(parent.edit("src/a.rs").denied().is_none(), "it has it already");
+    let answer = parent.edit("src/a.rs");
+    assert!(
+        answer.is_denied().contains("your own sub-agent claude:s:one"),
+        "both have it, one works on it: {answer:?}"
+    );
+    one.edit("src/a.rs").passes();
     two.edit("src/b.rs").passes();
     let answer = parent.edit("src/b.rs");
     assert!(answer.is_denied().contains("your own sub-agent claude:s:two"), "{answer:?}");
@@ -35,6 +41,23 @@ fn what_a_stopped_sub_agent_holds_goes_to_its_parent() {
     );
     assert_eq!(holders(&world, "src/a.rs"), ["claude:s"]);
     parent.sub("two").edit("src/a.rs").passes();
+}
+
+/// The parent goes on when its sub-agent is done, and `wait` wakes it.
+#[test]
+fn a_parent_gets_its_file_back_when_its_sub_agent_stops() {
+    let world = repository();
+    let parent = Agent::claude(&world, "s");
+    let one = parent.sub("one");
+    parent.edit("src/a.rs").passes();
+    one.edit("src/a.rs").passes();
+    parent.edit("src/a.rs").is_denied();
+    let mut waiter = Started::of(&mut world.lockkeeper(["wait", "--owner", "claude:s", "src/a.rs"]));
+    waiter.until_stderr("waiting for src/a.rs");
+    one.event("SubagentStop");
+    waiter.wait().code(0).says("yours now: src/a.rs");
+    assert_eq!(holders(&world, "src/a.rs"), ["claude:s"]);
+    parent.edit("src/a.rs").passes();
 }
 
 /// A turn has not ended while a sub-agent works in the background.

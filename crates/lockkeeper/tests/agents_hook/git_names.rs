@@ -128,4 +128,8 @@ fn a_formatter_without_paths_is_refused_where_it_would_change_others_files() {
     assert!(second.runs("cargo fmt").is_denied().contains("src/a.rs (claude:1)"));
     second.runs("black .").passes();
     first.runs("cargo fmt").passes();
+    // A merge takes over commits of others, but it is no reason to format their files.
+    std::fs::write(world.path(".git/MERGE_HEAD"), "").unwrap();
+    second.runs("cargo fmt").is_denied();
+    second.runs("git commit -m x").passes();
 }

@@ -23,6 +23,21 @@ fn assert_found(world: &World, harness: &str, status: &str, words: &str) {
     assert_eq!(check["fix"].is_null(), status == "PASS", "{check}");
 }
 
+/// A folder of hooks for all repositories replaces the one with the guard: git does not call it any more.
+#[test]
+fn a_guard_that_git_does_not_call_is_found() {
+    let world = repository();
+    assert_eq!(check(&world, "git-guard"), None, "nobody takes part yet");
+    world.run(["init", "claude"]).code(0);
+    assert_found(&world, "git-guard", "PASS", "git asks before a commit");
+    let folder = world.beside("hooks");
+    world.git_run(&["config", "--global", "core.hooksPath", folder.to_str().unwrap()]);
+    assert_found(&world, "git-guard", "WARN", "core.hooksPath is set to");
+    world.git_run(&["config", "--global", "--unset", "core.hooksPath"]);
+    fs::remove_dir_all(world.path(".git/hooks")).unwrap();
+    assert_found(&world, "git-guard", "WARN", "git does not call the guard");
+}
+
 #[test]
 fn each_harness_passes_a_free_file_and_denies_a_held_one() {
     let world = repository();

@@ -130,7 +130,8 @@ fn a_wait_in_vain_without_a_ticket_leaves_nothing_in_line() {
     let lease = world.acquire(&["db", "--owner", "worker:holder"]);
     let blocked = world.run(["acquire", "db", "--ttl", "1m", "--wait=20ms", "--json"]).code(75).json();
     assert_eq!(blocked["ticket"], Value::Null);
-    world.run(["acquire", "db", "--ttl", "1m", "--wait=20ms"]).code(75).says("hint: ");
+    let waited = world.run(["acquire", "db", "--ttl", "1m", "--wait=20ms"]).code(75);
+    waited.says("hint: --wait without a time waits as long as it takes; `lockkeeper why db` says more");
     let waiter = world.start(["acquire", "db", "--ttl", "1m", "--wait", "--json"]);
     world.until_waiting(1);
     waiter.signal(Signal::INT);

@@ -38,6 +38,7 @@ fn a_lease_is_released_by_the_name_that_it_holds() {
     world.run(["release", "db"]).code(2).says("nobody holds that name");
     world.acquire(&["db", "--owner", "worker:1"]);
     world.run(["release", "db", "--owner", "worker:2"]).code(75).says("worker:1");
+    world.run(["locks", "--owner", "worker:2"]).code(0).says("worker:2 holds nothing and waits for nothing");
     world.run(["renew", "db", "--owner", "worker:1"]).code(0).says("renewed: L");
     world.run(["release", "db", "--owner", "worker:1"]).code(0).says("released: L");
     let leases = [world.acquire(&["x", "--shared"]), world.acquire(&["x", "--shared"])];

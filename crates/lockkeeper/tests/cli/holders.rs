@@ -114,3 +114,15 @@ fn the_pid_of_a_command_in_another_namespace_is_told_apart() {
     world.run(["why", "db"]).code(0).prints("held (taken by process 1 of another pid namespace)");
     inside.finish().code(0);
 }
+
+/// Programs that run one command and end with it do not hold the lease.
+#[test]
+fn a_lease_that_is_taken_below_a_wrapper_outlives_the_wrapper() {
+    for form in ["flock file @", "find . -maxdepth 0 -exec @ ';'", "script -qec \"@\" /dev/null </dev/null"] {
+        let world = world!();
+        let first = script(&world, "bash", &format!("{form} >/dev/null"), "acquire db");
+        let refused = world.run(["acquire", "db", "--json"]).code(75).json();
+        assert_eq!(refused["holders"][0]["pid"], first.pid(), "{form}");
+        first.finish().code(0);
+    }
+}

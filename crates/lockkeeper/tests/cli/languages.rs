@@ -58,6 +58,11 @@ fn no_sentence_is_half_translated() {
     world.run(["doctor"]).code(0).prints("デッドロックがない");
     world.run(["queue", "list"]).code(0).says("実行できるRequestはありません");
     world.run(["status", "summary"]).code(0).prints("状態の行はまだありません");
+    world.run(["status"]).code(0).prints("失敗のいずれもありません");
+    world.run(["submit", "--id", "bad", "--", "false"]).code(0);
+    world.run(["queue", "run-next"]).code(1);
+    let overview = world.run(["status"]).code(0).prints("失敗 (1)").prints("人の対応が必要 (1)").stdout();
+    assert!(overview.contains("キュー実行が停止しました: "), "{overview}");
     // A usage error comes before any setting is read.
     world.run(["queue", "nonsense"]).code(2).says("エラー: 入力が正しくありません");
     let chinese = world.set("LC_ALL", "zh_CN.UTF-8");
@@ -99,6 +104,7 @@ fn everything_said(world: &World) -> String {
     run(&["work", "--drain", "--jobs", "2"], &[]);
     run(&["queue", "list"], &[]);
     run(&["queue", "run-next"], &[]);
+    run(&["status"], &[]);
     run(&["exec", "db", "--wait=50ms", "--", "true"], &[]);
     run(&["exec", "free", "--", "lockkeeper-no-such-program"], &[]);
     run(&["group", "exec", "api", "--timeout", "0.6", "--", "true"], &[]);

@@ -308,3 +308,14 @@ fn a_folder_may_have_a_long_path() {
     run(&["runs"]).code(0).prints("succeeded");
     assert!(folder.join(".lockkeeper/leases.db-wal").is_file());
 }
+
+/// Invariant 1. A repository that git does not know any more is still the place of its state folder.
+#[test]
+fn a_repository_without_its_head_keeps_its_state_folder() {
+    let world = world!().git();
+    let holder = world.hold(&["db"]);
+    std::fs::remove_file(world.path(".git/HEAD")).unwrap();
+    world.run(["exec", "db", "--no-wait", "--", "true"]).code(75);
+    assert!(!world.path(".lockkeeper").exists());
+    holder.finish().code(0);
+}

@@ -67,6 +67,11 @@ fn runs_are_watched() {
     watch.signal(Signal::INT);
     watch.wait().code(0);
     world.run(["runs", "--watch", "stats"]).code(2);
+    let mut text = world.start(["runs", "--watch"]);
+    let lines = [text.line(), text.line()].concat();
+    assert!(lines.contains("queued") && !lines.contains('\x1b'), "a pipe gets no colours: {lines:?}");
+    text.signal(Signal::INT);
+    text.wait().code(0);
 }
 
 #[test]

@@ -262,3 +262,12 @@ fn submit_can_wait_and_ends_as_the_command_does() {
     worker.signal(Signal::TERM);
     drop(worker.wait().code(0));
 }
+
+/// As `exec` does.
+#[test]
+fn a_lock_that_is_also_a_path_is_warned_of() {
+    let world = world!().write("db", "");
+    world.run(["submit", "--lock", "db", "--", "true"]).code(0).says("is locked as a name");
+    let quiet = world.run(["submit", "--lock", "other", "--", "true"]).code(0);
+    assert!(!quiet.stderr().contains("is locked as a name"), "{quiet:?}");
+}

@@ -28,6 +28,11 @@ fn a_wait_of_more_than_a_minute_raises_an_alert() {
     let listing = doctor.world.run(["locks", "--json"]).code(0).json();
     assert_eq!(listing["alerts"][0]["code"], "LOCK_WAIT", "{listing}");
     doctor.world.run(["locks"]).code(0).prints("alert LOCK_WAIT: somebody has waited for 1m");
+    for command in ["doctor", "status"] {
+        let shown =
+            doctor.world.run(["--lang", "ja", command]).code(0).prints("待機しています（上限 60 秒）");
+        assert!(!shown.stdout().contains("somebody has waited"), "{}", shown.stdout());
+    }
     // A waiter that died waits no longer.
     waiter.kill();
     assert_eq!(doctor.quick().alerts(), [""; 0]);

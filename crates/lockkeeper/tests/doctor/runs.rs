@@ -61,7 +61,9 @@ impl Queue {
             origin: origin::origin().unwrap(),
             process: process::current().unwrap(),
             jobs: 1,
+            labels: Vec::new(),
             started_at: 0,
+            heartbeat_at: None,
         };
         self.runs.store().register_worker(&worker).unwrap();
     }

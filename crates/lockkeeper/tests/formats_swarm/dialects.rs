@@ -39,13 +39,14 @@ fn a_lock_of_the_script_counts_until_its_end() {
     tasks.write("held", of_script("held", HOUR, Some("2999-01-01T00:00:00Z")));
     tasks.write("over", of_script("over", HOUR, Some("2026-01-01T00:00:00Z")));
     tasks.write("for-good", of_script("for-good", HOUR * 10_000, None));
-    for task in ["held", "for-good"] {
+    tasks.write("never", of_script("never", HOUR, Some("9999-12-31T23:59:59Z")));
+    for task in ["held", "for-good", "never"] {
         tasks.run(&["task", "lock", task, "--worker", "w2"]).code(75).says("w1");
         assert_eq!(tasks.json(&["task", "show", task])["lock"]["worker_id"], "w1", "{task}");
     }
     tasks.run(&["task", "lock", "over", "--worker", "w2"]).code(0);
     let names: Vec<Value> = tasks.json(&["locks", "--format", "swarm"])["locks"].as_array().unwrap().clone();
-    assert_eq!(names.len(), 3, "{names:?}");
+    assert_eq!(names.len(), 4, "{names:?}");
 }
 
 /// Requirements 64, 68. Invariant 11.
@@ -65,4 +66,8 @@ fn its_worker_renews_and_unlocks_a_lock_of_the_script() {
     tasks.write("b", of_script("b", HOUR, None));
     tasks.run(&["task", "heartbeat", "b", "--worker", "w1"]).code(0);
     assert_eq!(tasks.read("b")["expires_at"], Value::Null, "for good stays for good");
+    tasks.write("c", of_script("c", HOUR, Some("9999-12-31T23:59:59Z")));
+    tasks.run(&["task", "heartbeat", "c", "--worker", "w1"]).code(0);
+    assert!(tasks.read("c")["expires_at"].as_str() > Some("9999"));
+    tasks.run(&["task", "lock", "c", "--worker", "w2"]).code(75).says("w1");
 }

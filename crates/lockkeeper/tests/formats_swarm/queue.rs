@@ -84,6 +84,35 @@ fn a_task_that_another_worker_has_taken_is_left_to_it() {
     worker.kill();
 }
 
+/// Requirement 68. A task that another program has ended since the import is not run again, and nobody waits for it.
+#[test]
+fn a_task_that_another_program_has_ended_ends_its_run_with_the_reason() {
+    let task = |id: &str| json!({ "id": id, "prompt": "touch ran", "status": "pending" });
+    let world = swarm(&json!([task("t1"), task("t2"), task("t3")]));
+    import(&world, "sh -c {prompt}");
+    world.run(["submit", "--id", "next", "--after", "t1", "--", "touch", "next"]).code(0);
+    let text = fs::read_to_string(path(&world)).unwrap();
+    let mut file: Value = serde_json::from_str(&text).unwrap();
+    for (task, status) in [(0, "completed"), (1, "DONE"), (2, "skipped")] {
+        file["tasks"][task]["status"] = json!(status);
+        file["tasks"][task]["assigned_to"] = json!("theirs");
+    }
+    fs::write(path(&world), file.to_string()).unwrap();
+    world.run(["work", "--drain"]).code(0);
+    let runs = world.run(["runs", "--json"]).code(0).json();
+    let of = |request: &str| {
+        let run = runs["runs"].as_array().unwrap().iter().find(|run| run["request_id"] == request).unwrap();
+        (run["status"].as_str().unwrap().to_owned(), run["message"].as_str().unwrap_or_default().to_owned())
+    };
+    let expected = |status: &str, why: &str| (status.to_owned(), why.to_owned());
+    assert_eq!(of("t1"), expected("succeeded", "task t1 is completed by theirs"));
+    assert_eq!(of("t2"), expected("succeeded", "task t2 is DONE by theirs"));
+    assert_eq!(of("t3"), expected("canceled", "task t3 is skipped by theirs"));
+    assert_eq!(of("next").0, "succeeded");
+    assert!(!world.path("ran").exists());
+    assert_eq!(files::names(&world.beside("swarm").join("locks")), [""; 0]);
+}
+
 /// Requirements 68 and 197. The worker that goes on with a run takes over the lock of its task.
 #[test]
 fn after_a_workers_death_the_lock_of_its_task_goes_with_the_run() {

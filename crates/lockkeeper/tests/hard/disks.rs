@@ -46,6 +46,7 @@ fn a_full_disk_takes_no_lease_and_breaks_nothing() {
          done
          [ $failed -gt 0 ] || fail 'the disk was never full'
          explains $LK --dir $DIR/new acquire db --ttl 1h
+         says 69 $LK --dir $DIR/s work --drain
          rm $DIR/fill
          says 0 $LK --dir $DIR/s renew $kept
          says 75 $LK --dir $DIR/s acquire kept --owner test:2 --ttl 1h

@@ -45,6 +45,43 @@ fn a_waiter_gets_a_broken_lease_only_after_the_work_was_stopped() {
     assert_eq!(holder.end().code(), Some(76));
 }
 
+/// Invariant 10. The grace of the holder counts, not that of the process that takes the lease away.
+#[test]
+fn a_lease_passes_on_only_when_the_command_that_ignores_term_was_killed() {
+    let site = Site::new();
+    for how in ["break", "break while another one breaks it", "release"] {
+        let held = [
+            "exec",
+            "db",
+            "--owner",
+            "worker:1",
+            "--",
+            "sh",
+            "-c",
+            "trap '' TERM; echo $$; sleep 600 & wait; wait",
+        ];
+        let mut holder = Started::of(site.command(&held).env("LOCKKEEPER_GRACE", "1s"));
+        let command = holder.number();
+        let test = format!("kill -0 {command} 2>/dev/null && echo beside it || echo after");
+        let mut waiter = site.start(&["exec", "db", "--quiet", "--", "sh", "-c", &test]);
+        site.until_waiting(1);
+        let lease = site.leases()[0]["id"].as_str().unwrap().to_owned();
+        let hasty = |args: &[&str]| Started::of(site.command(args).env("LOCKKEEPER_GRACE", "1ms"));
+        let mut breakers = match how {
+            "release" => vec![hasty(&["release", &lease, "--owner", "worker:1"])],
+            "break" => vec![hasty(&["locks", "break", &lease, "--yes"])],
+            _ => (0..2).map(|_| hasty(&["locks", "break", &lease, "--yes"])).collect(),
+        };
+        assert_eq!(waiter.line(), "after", "{how}");
+        assert_eq!(holder.end().code(), Some(76), "{how}");
+        for breaker in &mut breakers {
+            // The second one may find that nobody holds it any more.
+            assert!(matches!(breaker.end().code(), Some(0 | 75)), "{how}");
+        }
+        assert_eq!(waiter.end().code(), Some(0));
+    }
+}
+
 /// Invariant 10. A holder that cannot hear is evicted after its time, and told when it can hear again.
 #[test]
 fn a_stopped_holder_hears_of_its_loss_when_it_goes_on() {

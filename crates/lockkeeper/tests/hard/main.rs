@@ -20,4 +20,5 @@ mod stopped;
 mod storm;
 mod storms;
 mod users;
+mod users_runs;
 mod worker;

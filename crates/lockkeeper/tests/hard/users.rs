@@ -5,17 +5,17 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lockkeeper_testing::{Started, is_root, skip, until};
+use lockkeeper_testing::{Signal, Started, is_root, processes, skip, until};
 
-const GROUP: u32 = 65_530;
+pub(crate) const GROUP: u32 = 65_530;
 
 /// A folder that other users may enter, with a copy of the program: they may not reach the folder of the build.
-struct Place {
+pub(crate) struct Place {
     temp: tempfile::TempDir,
 }
 
 impl Place {
-    fn new(owner: u32) -> Self {
+    pub(crate) fn new(owner: u32) -> Self {
         let temp = tempfile::tempdir().unwrap();
         fs::copy(env!("CARGO_BIN_EXE_lockkeeper"), temp.path().join("lockkeeper")).unwrap();
         fs::set_permissions(temp.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -25,12 +25,12 @@ impl Place {
         place
     }
 
-    fn work(&self) -> PathBuf {
+    pub(crate) fn work(&self) -> PathBuf {
         self.temp.path().join("work")
     }
 
     /// A program as this user.
-    fn program(&self, user: u32, program: &Path) -> Command {
+    pub(crate) fn program(&self, user: u32, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", &user.to_string(), "--regid", &GROUP.to_string(), "--clear-groups"]);
         command
@@ -41,10 +41,26 @@ impl Place {
         command
     }
 
-    fn lockkeeper(&self, user: u32, args: &[&str]) -> Command {
+    pub(crate) fn lockkeeper(&self, user: u32, args: &[&str]) -> Command {
         let mut command = self.program(user, &self.temp.path().join("lockkeeper"));
         command.args(args);
         command
+    }
+
+    /// Stops a worker, but not while it writes: nobody else could write before it goes on.
+    pub(crate) fn freeze(&self, worker: &Started) {
+        let state = self.work().join(".git/lockkeeper");
+        // A file that does not exist is not locked.
+        let is_free =
+            |name: &str| !fs::File::open(state.join(name)).is_ok_and(|file| file.try_lock().is_err());
+        loop {
+            worker.signal(Signal::STOP);
+            until("it is stopped", || processes::is_stopped(worker.pid()));
+            if is_free("gate") && is_free("runs.gate") {
+                return;
+            }
+            worker.signal(Signal::CONT);
+        }
     }
 
     /// One holds, the other waits for it: both write every file of the store, and each wakes the other.
@@ -66,7 +82,7 @@ impl Place {
 }
 
 /// Everything below a folder.
-fn below(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn below(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -91,6 +91,22 @@ fn the_page_speaks_three_languages() {
     assert!(accepted.contains("<html lang=\"zh\""));
 }
 
+/// Checks that pass, and one that warns: both without English sentences.
+#[test]
+fn the_doctor_speaks_the_language_of_the_reader() {
+    let server = Server::start();
+    for (language, passed) in [("ja", "デッドロックがない"), ("zh", "没有死锁")] {
+        let text = browse(&server, &format!("/doctor?lang={language}")).text();
+        assert!(text.contains(passed), "{text}");
+        for english in ["there is no deadlock", "every wait can end", "it could lock only after the release"]
+        {
+            assert!(!text.contains(english), "{language}: {english}");
+        }
+    }
+    let english = browse(&server, "/doctor?lang=en").text();
+    assert!(english.contains("there is no deadlock") && english.contains("every wait can end"), "{english}");
+}
+
 #[test]
 fn a_browser_is_told_of_failures_by_a_page() {
     let server = Server::start();

@@ -182,3 +182,20 @@ fn a_wait_that_would_never_end_is_refused_at_once() {
     one.finish();
     two.finish();
 }
+
+/// Nobody holds the file, but a claim would be granted after those who wait for it.
+#[test]
+fn check_names_those_who_wait_before() {
+    let world = repository();
+    let (mut one, mut two) = (Peer::new(&world), Peer::new(&world));
+    assert_eq!(one.call("claim", &json!({ "paths": ["src/b.rs"] }))["granted"], true);
+    let args = ["acquire", "--path", "src/a.rs", "--path", "src/b.rs", "--wait=60s", "--owner", "by:hand"];
+    let mut waiter = world.start(args);
+    waiter.until_stderr("waiting for");
+    let seen = two.call("check", &file());
+    assert_eq!((&seen["free"], &seen["conflicts"][0]["owner"]), (&json!(false), &json!("by:hand")), "{seen}");
+    assert_eq!(two.call("claim", &file())["granted"], false, "as the claim finds");
+    one.finish();
+    two.finish();
+    waiter.wait().code(0);
+}

@@ -152,7 +152,9 @@ fn the_place_in_the_queue_is_the_same_in_a_list_and_alone() {
         origin: lockkeeper_platform::origin::origin().unwrap(),
         process: lockkeeper_core::liveness::ProcessRef { pid: 1, started: 1 },
         jobs: 1,
+        labels: Vec::new(),
         started_at: 0,
+        heartbeat_at: None,
     };
     world.runs.store().register_worker(&worker).unwrap();
     let entries = world.runs.requests(&all()).unwrap();

@@ -66,7 +66,7 @@ fn one_of_many() {
             }
         };
         match outcome {
-            Ok(()) | Err(RunError::Lost { .. } | RunError::InProgress { .. }) => {}
+            Ok(()) | Err(RunError::Refused { .. } | RunError::InProgress { .. }) => {}
             Err(error) => panic!("{error:?}"),
         }
     }

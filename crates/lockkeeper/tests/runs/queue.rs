@@ -175,7 +175,7 @@ fn a_task_of_a_swarm_needs_its_lock() {
     let runs = Runs::open(world.folder.path()).unwrap();
     let worker = Worker::begin(runs, leases, settings, 1, None, Box::new(|_| {})).unwrap();
     let run = world.runs.find("t").unwrap().id;
-    assert!(matches!(worker.claim(&run).unwrap(), ClaimResult::Lost));
+    assert!(matches!(worker.claim(&run).unwrap(), ClaimResult::FileHeld));
     assert_eq!(world.runs.find("t").unwrap().status(), Status::Queued);
     lock.unlock().unwrap();
     let ClaimResult::Claimed(claimed) = worker.claim(&run).unwrap() else { panic!("it is free") };

@@ -48,9 +48,9 @@ fn an_ended_run_never_moves_again() {
     assert_eq!(mark(&world.runs, &run, Status::Succeeded).unwrap(), Status::Succeeded);
     let before = world.runs.show(&run).unwrap();
     for to in Status::ALL {
-        assert!(matches!(mark(&world.runs, &run, to), Err(RunError::Lost { .. })), "{to}");
+        assert!(matches!(mark(&world.runs, &run, to), Err(RunError::Refused { .. })), "{to}");
     }
-    assert!(matches!(world.runs.cancel(&run, None), Err(RunError::Lost { .. })));
+    assert!(matches!(world.runs.cancel(&run, None), Err(RunError::Refused { .. })));
     let after = world.runs.show(&run).unwrap();
     assert_eq!((before.run, before.events), (after.run, after.events));
 }

@@ -37,6 +37,12 @@ fn commits(world: &World) -> usize {
     log.code(0).stdout().trim().parse().unwrap()
 }
 
+/// The files that a commit changes.
+fn names(world: &World, commit: &str) -> Vec<String> {
+    let shown = Finished::of(world.command("git").args(["show", "--format=", "--name-only", commit]));
+    shown.code(0).stdout().split_whitespace().map(str::to_owned).collect()
+}
+
 /// Requirement 153.
 #[test]
 fn eight_groups_with_twenty_commits_each_all_succeed() {
@@ -66,6 +72,25 @@ fn commits_without_paths_have_the_files_of_their_own_group() {
     Finished::of(world.command("git").args(["diff", "--cached", "--exit-code"])).code(0);
 }
 
+/// Requirement 153. Before the first commit, what is staged is compared with nothing.
+#[test]
+fn the_first_commits_of_a_repository_have_the_files_of_their_own_group() {
+    let world = world!().write("live", "1").write("own", "1");
+    world.git_run(&["init", "-q"]);
+    for (key, value) in [("user.name", "t"), ("user.email", "t@t")] {
+        world.git_run(&["config", key, value]);
+    }
+    let line = "git add live; touch staged; until test -e go; do sleep 0.01; done; git commit -qm live";
+    let live = world.start(["exec", "live", "--git", "--", "sh", "-c", line]);
+    until("it is staged", || world.path("staged").exists());
+    world.run(["exec", "own", "--git", "--", "sh", "-c", "git add own && git commit -qm own"]).code(0);
+    assert_eq!(names(&world, "HEAD"), ["own"]);
+    world.touch("go");
+    live.wait().code(0);
+    assert_eq!(names(&world, "HEAD"), ["live"]);
+    Finished::of(world.command("git").args(["diff", "--cached", "--exit-code"])).code(0);
+}
+
 /// Requirement 153. What a person has staged, and what a dead group has, goes along, as with git alone.
 #[test]
 fn only_what_other_live_groups_have_staged_is_left_out() {
@@ -76,14 +101,10 @@ fn only_what_other_live_groups_have_staged_is_left_out() {
     let live = world.start(["exec", "live", "--git", "--", "sh", "-c", line]);
     until("it is staged", || world.path("staged").exists());
     world.run(["exec", "own", "--git", "--", "sh", "-c", "git add own && git commit -qm own"]).code(0);
-    let names = |commit: &str| {
-        let shown = Finished::of(world.command("git").args(["show", "--format=", "--name-only", commit]));
-        shown.code(0).stdout().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
-    };
-    assert_eq!(names("HEAD"), ["dead", "own", "person"]);
+    assert_eq!(names(&world, "HEAD"), ["dead", "own", "person"]);
     world.touch("go");
     live.wait().code(0);
-    assert_eq!(names("HEAD"), ["live"]);
+    assert_eq!(names(&world, "HEAD"), ["live"]);
     Finished::of(world.command("git").args(["diff", "--cached", "--exit-code"])).code(0);
 }
 

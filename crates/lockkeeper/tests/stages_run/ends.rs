@@ -120,6 +120,22 @@ parallel_groups:
     assert_eq!(stages.logged("SKIPPED").len(), 2);
 }
 
+/// Requirement 126. A failed group has the exit code, the last line of its output, and the command that shows the rest.
+#[test]
+fn a_failed_group_says_what_its_command_said_last() {
+    let stages = Stages::new(
+        "parallel_groups:\n  P1:\n    - {group_id: a, command: 'echo first; echo no such table; exit 3'}\n",
+    );
+    let document = stages.run("P1", &[]).code(1).json();
+    let reason = document["groups"][0]["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("agent a: failed EXIT_CODE 3: no such table (`lockkeeper run logs "),
+        "{document}"
+    );
+    let id = reason.rsplit(' ').next().unwrap().trim_end_matches("`)");
+    stages.world.run(["run", "logs", id]).code(0).prints("first\nno such table");
+}
+
 /// Requirement 126. A phase that a rule aborts starts nothing, and says which rule.
 #[test]
 fn a_phase_that_is_to_be_aborted_starts_nothing() {
@@ -147,6 +163,45 @@ conflict_detection:
             "{run}"
         );
     }
+}
+
+/// Requirement 126. Lists, logs and the overview say why a rejected request did not run, by its id as they show it.
+#[test]
+fn an_aborted_phase_says_why_in_every_list() {
+    let stages = Stages::new(
+        r#"
+parallel_groups:
+  P1:
+    - {group_id: a, conflict_paths: ["release/VERSION"], command: 'touch begun'}
+    - {group_id: b, conflict_paths: ["release/**"], command: 'touch begun'}
+conflict_detection:
+  rules: [{name: one_release, severity: FATAL, action: abort, paths: ["release/**"]}]
+"#,
+    );
+    stages.run("P1", &[]).code(75);
+    let requests = stages.world.json(&["requests"]);
+    let why = "rule `one_release` (FATAL) lets nothing run";
+    let runs: Vec<&str> = requests["requests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|request| {
+            assert!(request["run"]["message"].as_str().unwrap().contains(why), "{request}");
+            assert_eq!(request["run"]["id"], request["latest_run"]);
+            request["latest_run"].as_str().unwrap()
+        })
+        .collect();
+    assert_eq!(runs.len(), 2);
+    let list = stages.world.run(["requests"]).code(0).stdout();
+    assert!(list.lines().skip(1).all(|line| line.contains("CONFLICT_ABORT")), "{list}");
+    let short = list.lines().last().and_then(|line| line.split_whitespace().next()).unwrap().to_owned();
+    assert!(short.ends_with(".1.1") && short.len() == "k3x9f2m7qd.1.1".len(), "{short}");
+    let shown = stages.world.run(["run", "show", &short]).code(0).stdout();
+    assert!(shown.contains(why), "{shown}");
+    let logs = stages.world.run(["run", "logs", &short]).code(0);
+    assert!(logs.stderr().contains(why), "{}", logs.stderr());
+    let overview = stages.world.run(["status"]).code(0).stdout();
+    assert!(overview.contains("CONFLICT_ABORT"), "{overview}");
 }
 
 /// Requirement 126. The repository is the one of the file, from wherever it is started.

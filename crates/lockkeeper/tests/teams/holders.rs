@@ -102,6 +102,28 @@ fn a_lease_that_a_shell_acquired_ends_with_the_shell() {
     other.world.run(["exec", "db", "--", "echo", "next"]).code(0).prints("next");
 }
 
+/// A command of the shell makes its lease exclusive, with a new token. The guardian goes on with it, and releases it.
+#[test]
+fn a_lease_that_a_shell_upgraded_ends_with_the_shell() {
+    let Some(team) = Team::with_session("4s") else { return };
+    let (one, other) = (team.machine(), team.machine());
+    let program = one.world.program();
+    let script = format!(
+        "lease=$('{program}' acquire db --shared 2> /dev/null) && '{program}' upgrade \"$lease\" 2> /dev/null && echo up\n\
+         read -r line\n"
+    );
+    std::fs::write(one.world.path("script"), script).unwrap();
+    let mut shell = lockkeeper_testing::Started::of(one.world.command("sh").arg("script"));
+    assert_eq!(shell.line(), "up");
+    // Longer than a session.
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    other.world.run(["exec", "db", "--shared", "--no-wait", "--", "true"]).code(75);
+    shell.send("\n");
+    shell.wait().code(0);
+    // At once: the session would last longer.
+    other.world.run(["exec", "db", "--wait=2s", "--", "echo", "next"]).code(0).prints("next");
+}
+
 /// Two projects on one server never meet, and two clones of one project always do.
 #[test]
 fn names_of_two_projects_never_meet() {

@@ -5,6 +5,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod cut_off;
+mod forgotten;
 mod holders;
+mod migrate;
+mod outlive;
+mod runs;
+mod server;
 mod settings;
+mod store;
 mod team;

@@ -24,6 +24,16 @@ fn a_password_in_arguments_or_files_is_refused_and_not_shown() {
 }
 
 #[test]
+fn a_store_of_an_unknown_kind_is_refused_without_its_password() {
+    let world = world();
+    for address in ["postgre://me:hunter2@h/locks", "Postgres://me:hunter2@h/x", "host=h password=hunter2"] {
+        let said = world.run(["locks", "--store", address]).code(2).says("is not a store");
+        assert!(!format!("{}{}", said.stdout(), said.stderr()).contains("hunter2"), "{address}");
+    }
+    world.run(["locks", "--store", "mysql:x"]).code(2).says("`mysql:x` is not a store");
+}
+
+#[test]
 fn nothing_is_sent_unencrypted_to_another_machine() {
     let world = world().set("LOCKKEEPER_PROJECT", "p");
     let address = "postgres://me@db.example/locks?sslmode=disable";

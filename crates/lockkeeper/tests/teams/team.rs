@@ -3,22 +3,21 @@
 use std::os::unix::fs::DirBuilderExt;
 
 use lockkeeper_platform::random;
-use lockkeeper_testing::{PostgresProxy, World, skip};
+use lockkeeper_testing::{ServerProxy, World};
 
-/// Names the PostgreSQL server of the tests.
-const SERVER: &str = "LOCKKEEPER_TEST_POSTGRES";
+use super::server;
 
 /// A project on the server.
 pub(crate) struct Team {
-    server: String,
-    project: String,
-    session: &'static str,
+    pub(crate) server: String,
+    pub(crate) project: String,
+    pub(crate) session: &'static str,
 }
 
 /// A machine of the team, with a link of its own to the server.
 pub(crate) struct Machine {
     pub(crate) world: World,
-    pub(crate) link: PostgresProxy,
+    pub(crate) link: ServerProxy,
 }
 
 impl Team {
@@ -28,35 +27,33 @@ impl Team {
     }
 
     pub(crate) fn with_session(session: &'static str) -> Option<Self> {
-        let Ok(server) = std::env::var(SERVER) else {
-            skip("a PostgreSQL server in LOCKKEEPER_TEST_POSTGRES (scripts/with-postgres COMMAND)");
-            return None;
-        };
+        Some(Self::on(server::of_tests()?, session))
+    }
+
+    /// A team on a server of its own.
+    pub(crate) fn on(server: String, session: &'static str) -> Self {
         let project = format!("team-{:x}", random::number().unwrap());
-        Some(Self { server, project, session })
+        server::prepare(&server, &project);
+        Self { server, project, session }
     }
 
     pub(crate) fn machine(&self) -> Machine {
-        let link = PostgresProxy::start(&self.server);
-        let world = World::new(env!("CARGO_BIN_EXE_lockkeeper"));
-        let runtime = world.beside("runtime");
-        std::fs::DirBuilder::new().mode(0o700).create(&runtime).unwrap();
-        let world = world
-            .set("LOCKKEEPER_RUNTIME_DIR", runtime)
-            .set("LOCKKEEPER_STORE", url(link.address()))
-            .set("LOCKKEEPER_PROJECT", &self.project)
+        let link = ServerProxy::start(&self.server);
+        let world = machine(&server::url(link.address()), &self.project)
             .set("LOCKKEEPER_SESSION", self.session)
-            .set("LOCKKEEPER_CONNECT_TIMEOUT", "1s")
-            .set("LOCKKEEPER_GRACE", "1s");
+            .set("LOCKKEEPER_CONNECT_TIMEOUT", server::LIMIT);
         Machine { world, link }
     }
 }
 
-/// `host=NAME port=NUMBER user=NAME dbname=NAME` as a URL.
-fn url(address: &str) -> String {
-    let part = |name: &str| {
-        let found = address.split_whitespace().find_map(|part| part.strip_prefix(&format!("{name}=")));
-        found.unwrap().to_owned()
-    };
-    format!("postgres://{}@{}:{}/{}", part("user"), part("host"), part("port"), part("dbname"))
+/// A machine whose store is at this address.
+pub(crate) fn machine(address: &str, project: &str) -> World {
+    let world = World::new(env!("CARGO_BIN_EXE_lockkeeper"));
+    let runtime = world.beside("runtime");
+    std::fs::DirBuilder::new().mode(0o700).create(&runtime).unwrap();
+    world
+        .set("LOCKKEEPER_RUNTIME_DIR", runtime)
+        .set("LOCKKEEPER_STORE", address)
+        .set("LOCKKEEPER_PROJECT", project)
+        .set("LOCKKEEPER_GRACE", "1s")
 }

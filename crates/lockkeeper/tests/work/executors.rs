@@ -309,6 +309,28 @@ fn the_stage_file_of_a_lost_run_has_its_end() {
     }
 }
 
+/// The worker was killed after the end of a run was in the store and before it was in the file.
+#[test]
+fn a_stage_file_without_the_end_that_the_store_has_is_mended() {
+    for rescue in [&["doctor", "--full"][..], &["work", "--drain"]] {
+        let site = Site::new();
+        let run = site.submit(&site.script("a", "sleep 0.1"));
+        let mut worker = site.worker(&[]);
+        site.end_of(&run);
+        worker.until("ended");
+        let stage = site.runs.folder_of(&run).stage();
+        let read = || serde_json::from_slice::<serde_json::Value>(&std::fs::read(&stage).unwrap()).unwrap();
+        until("the file has the end", || stage.exists() && read()["status"] == "succeeded");
+        worker.kill();
+        let mut old = read();
+        (old["status"], old["completed_at"]) = ("running".into(), serde_json::Value::Null);
+        std::fs::write(&stage, old.to_string()).unwrap();
+        Finished::of(&mut site.lockkeeper(rescue)).code(0);
+        assert_eq!(read()["status"], "succeeded", "{rescue:?}");
+        assert!(read()["completed_at"].is_string(), "{rescue:?}");
+    }
+}
+
 /// Requirement 92. The agents of a killed `stages run` go on, and a server looks after them.
 #[test]
 fn a_server_looks_after_the_agents_of_a_killed_stage() {

@@ -1,5 +1,7 @@
 //! The guardian of a worker: if either of them is killed, the exit code of a command is known, and no command runs twice.
 
+use std::time::Duration;
+
 use lockkeeper_core::id::RunId;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::retry::RetryPolicy;
@@ -175,6 +177,41 @@ fn a_command_whose_guardian_was_killed_has_its_exit_code() {
     until("it is gone", || !lives(guardian));
     go(&site);
     assert_eq!(end_as(&site.end_of(&run)), (Status::Failed, Some(Reason::ExitCode), Some(7), 1));
+}
+
+/// Requirement 92. The worker is killed, the command ends after its time limit, and only then a worker comes.
+#[test]
+fn a_run_that_exceeded_its_time_limit_never_succeeds_also_if_only_the_guardian_saw_its_end() {
+    let site = Site::new();
+    let timeout = Some(Duration::from_millis(300));
+    let run = site.submit(&Request { timeout, ..site.script("a", &script("exit 0")) });
+    let (mut worker, guardian, command) = begin(&site);
+    worker.kill();
+    let limit = site.run(&run).times_out_at().unwrap();
+    until("the time is up", || limit < site.runs.now().moment);
+    go(&site);
+    until("the command has ended", || !lives(command));
+    until("its end is written", || !lives(guardian));
+    site.drain("1");
+    assert_eq!(end_as(&site.run(&run)), (Status::TimedOut, Some(Reason::ExecutionTimeout), Some(0), 1));
+}
+
+/// Requirement 92. After a reboot nobody can say whether the command exceeded its time limit. Its exit code counts.
+#[test]
+fn after_a_reboot_the_exit_code_that_the_guardian_saw_counts() {
+    let site = Site::new();
+    let timeout = Some(Duration::from_millis(300));
+    let run = site.submit(&Request { timeout, ..site.script("a", &script("exit 7")) });
+    let (mut worker, guardian, command) = begin(&site);
+    worker.kill();
+    let limit = site.run(&run).times_out_at().unwrap();
+    until("the time is up", || limit < site.runs.now().moment);
+    go(&site);
+    until("the command has ended", || !lives(command));
+    until("its end is written", || !lives(guardian));
+    site.pretend_another_boot();
+    site.drain("1");
+    assert_eq!(end_as(&site.run(&run)), (Status::Failed, Some(Reason::ExitCode), Some(7), 1));
 }
 
 /// Both are killed: nobody knows the end.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockkeeper_core::record::Priority;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::Status;
+use lockkeeper_engine::runs::Blocked;
 use lockkeeper_testing::{Signal, files};
 
 use super::site::{Site, number_in, until};
@@ -29,6 +30,37 @@ fn what_nobody_reads_does_not_stop_the_work() {
     let many = site.runs.submit_all(&many, None).unwrap();
     for one in &many {
         assert_eq!(site.end_of(&one.run).status(), Status::Succeeded);
+    }
+}
+
+/// A run that needs labels waits for a worker that has all of them. Others go on meanwhile, and lists say what is missing.
+#[test]
+fn a_run_that_needs_labels_is_executed_by_a_worker_that_has_them() {
+    let site = Site::new();
+    let needing = |id: &str, labels: &[&str]| Request {
+        needs: labels.iter().map(|label| label.parse().unwrap()).collect(),
+        ..site.command(id, &["true"])
+    };
+    let both = site.submit(&needing("both", &["big", "gpu"]));
+    let one = site.submit(&needing("one", &["gpu"]));
+    let locked = site.submit(&Request { locks: vec!["db".parse().unwrap()], ..needing("locked", &["gpu"]) });
+    let plain = site.submit(&site.command("plain", &["true"]));
+    let mut other = site.worker(&["--label", "arm"]);
+    assert_eq!(site.end_of(&plain).status(), Status::Succeeded);
+    let blocked = site.runs.show(&both).unwrap().blocked;
+    assert_eq!(
+        blocked,
+        Some(Blocked::NoWorkerWith(["big", "gpu"].map(|label| label.parse().unwrap()).to_vec()))
+    );
+    let mut gpu = site.worker(&["--label", "gpu"]);
+    for run in [&one, &locked] {
+        assert_eq!(site.end_of(run).status(), Status::Succeeded);
+    }
+    assert_eq!(site.run(&both).status(), Status::Queued);
+    let _both = site.worker(&["--label", "gpu", "--label", "big"]);
+    assert_eq!(site.end_of(&both).status(), Status::Succeeded);
+    for worker in [&mut other, &mut gpu] {
+        worker.kill();
     }
 }
 

@@ -93,6 +93,7 @@ fn a_live_command_of_another_namespace_is_neither_lost_nor_ended() {
     let shown = sibling(&["--json", "run", "show", run.as_str()]).code(0).json()["run"].take();
     assert_eq!(shown["status"], "running");
     assert_eq!(shown["blocked"]["because"], "out_of_reach");
+    drop(sibling(&["runs"]).code(0).prints("cannot be judged from here"));
     drop(sibling(&["doctor", "--full"]).code(0).prints("cannot be judged from here"));
     drop(sibling(&["run", "cancel", run.as_str()]).code(0).says("cannot be judged from here"));
     assert_eq!(owners(&site), [format!("run:{run}")], "nobody else may get what it holds");

@@ -34,11 +34,6 @@ fn left(site: &Site) -> Vec<PathBuf> {
     entries.into_iter().flatten().flatten().map(|entry| entry.unwrap().path()).collect()
 }
 
-fn pretend_another_boot(site: &Site) {
-    let database = Connection::open(site.runs.folder().join("runs.db")).unwrap();
-    database.execute_batch("UPDATE clock SET boot = 'another boot'").unwrap();
-}
-
 fn lost(site: &Site, run: &RunId) -> bool {
     let run = site.run(run);
     (run.status(), run.reason()) == (Status::Failed, Some(Reason::Lost))
@@ -67,7 +62,7 @@ fn what_was_named_before_a_power_loss_is_lost_unless_it_may_be_tried_again() {
     let other = site.submit(&recorded(&site, "other"));
     let unfinished = other.as_str().split_at(other.as_str().len() - 2).0;
     leave(&site, "another boot", "W-1", &format!("\n{once}\n\n{twice}\n\n{unfinished}"));
-    pretend_another_boot(&site);
+    site.pretend_another_boot();
     site.drain("1");
     assert!(lost(&site, &once));
     assert_eq!(site.kinds(&once), ["submitted", "claimed", "ended"]);

@@ -10,9 +10,10 @@ use lockkeeper_core::retry::RetryPolicy;
 use lockkeeper_core::run::Run;
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_testing::{Signal, Started, World, processes};
+use rusqlite::Connection;
 use serde_json::Value;
 
-pub(crate) use lockkeeper_testing::processes::{is_alive as lives, pid_in as number_in};
+pub(crate) use lockkeeper_testing::processes::{is_alive as lives, is_stopped, pid_in as number_in};
 pub(crate) use lockkeeper_testing::{LIMIT as PATIENCE, until};
 
 /// A world whose store is beside the working folder, in which commands run.
@@ -60,6 +61,19 @@ impl Site {
             env: vec![("PATH".to_owned(), std::env::var("PATH").unwrap())],
             retry: RetryPolicy { base: Duration::from_millis(20), ..RetryPolicy::default() },
             ..Request::new(id.parse().unwrap(), command, dir)
+        }
+    }
+
+    /// Makes everything that is there look like that of an earlier boot.
+    pub(crate) fn pretend_another_boot(&self) {
+        let database = Connection::open(self.store().join("runs.db")).unwrap();
+        database.execute_batch("UPDATE clock SET boot = 'another boot'").unwrap();
+        for worker in std::fs::read_dir(self.store().join("spare")).into_iter().flatten() {
+            let ended = worker.unwrap().path().join("ended");
+            let here = lockkeeper_platform::origin::origin().unwrap().boot;
+            // Earlier versions made none.
+            let Ok(text) = std::fs::read_to_string(&ended) else { continue };
+            std::fs::write(&ended, text.replace(&here, &"b".repeat(here.len()))).unwrap();
         }
     }
 
@@ -173,15 +187,6 @@ impl Site {
 /// Processes that were started for a run of this store.
 pub(crate) fn marked(store: &Path) -> Vec<u32> {
     processes::of_runs(store)
-}
-
-/// Whether all threads of a process are stopped.
-pub(crate) fn is_stopped(pid: u32) -> bool {
-    let mut threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    threads.all(|thread| {
-        let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default();
-        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
-    })
 }
 
 /// A worker that runs, and the events that it prints.

@@ -2,11 +2,11 @@
 
 use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::liveness::Voucher;
+use lockkeeper_engine::location::Location;
 use lockkeeper_engine::runs::{AutoRun, Runs};
 use lockkeeper_engine::{Engine, Listing};
 use lockkeeper_platform::changes::Changes;
@@ -49,19 +49,21 @@ pub(super) struct Watcher {
 impl Watcher {
     pub(super) fn new(
         leases: Arc<Engine>,
-        folder: &Path,
+        location: &Location,
         wake_receiver: PipeReader,
         shared: Arc<Shared>,
     ) -> io::Result<Self> {
-        let changes = Changes::watch(folder)?;
+        // On a store that several machines share no file tells of changes: it is read again and again.
+        let changes =
+            if location.shared.is_some() { Changes::disabled() } else { Changes::watch(&location.state)? };
         let mut last_listing = LastListing::default();
         // What exists at the start is not a change. An error here appears again at the first read.
         if let Ok(listing) = leases.listing() {
             last_listing.replace(&listing);
         }
-        let runs = Runs::open(folder).map_err(io::Error::other)?;
+        let runs = Runs::at(location).map_err(io::Error::other)?;
         let position = runs.last_position().map_err(io::Error::other)?;
-        let executions = Executions::new(folder);
+        let executions = Executions::new(&location.state);
         let auto_run = None;
         Ok(Self {
             leases,
@@ -201,6 +203,7 @@ fn timeout(listing: &Listing, files_are_watched: bool) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use lockkeeper_core::request::Request;
+    use lockkeeper_engine::location::LocationSource;
     use lockkeeper_engine::open::open_engine;
     use lockkeeper_engine::runs::Runs;
     use tokio::sync::broadcast::error::RecvError;
@@ -215,7 +218,13 @@ mod tests {
         let runs = Runs::open(folder.path()).unwrap();
         let leases = Arc::new(open_engine(folder.path()).unwrap());
         let broadcaster = Broadcaster::new();
-        let thread = broadcaster.start(&leases, folder.path()).unwrap();
+        let location = Location {
+            state: folder.path().to_owned(),
+            root: folder.path().to_owned(),
+            source: LocationSource::Named,
+            shared: None,
+        };
+        let thread = broadcaster.start(&leases, &location).unwrap();
         let requests: Vec<Request> = (0..count)
             .map(|number| {
                 let id = format!("RQ-{number}").parse().unwrap();

@@ -4,6 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_engine::doctor::{Check, Pass, Status};
+use lockkeeper_engine::messages::{Language, Phrases, Sentence};
 
 use super::{Layout, render};
 use crate::error::ApiError;
@@ -22,9 +23,10 @@ struct Row {
     id: &'static str,
     status: &'static str,
     tone: &'static str,
-    title: &'static str,
-    detail: String,
-    fix: Option<String>,
+    title: String,
+    /// What was found, in one or more lines.
+    details: Vec<String>,
+    fixes: Vec<String>,
 }
 
 pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Result<Response, ApiError> {
@@ -33,25 +35,32 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
     // Failed checks first.
     checks.sort_by_key(|check| std::cmp::Reverse(check.status));
     let (status, tone) = badge(diagnosis.status());
+    let language = layout.language;
+    let phrases = Phrases::load(language);
     render(&Page {
         layout: layout.at("/doctor"),
         status,
         tone,
-        checks: checks.into_iter().map(Row::new).collect(),
+        checks: checks.into_iter().map(|check| Row::new(check, language, &phrases)).collect(),
     })
 }
 
 impl Row {
-    fn new(check: &Check) -> Self {
+    /// What a check that passes observed is English. In other languages its title says it.
+    fn new(check: &Check, language: Language, phrases: &Phrases) -> Self {
         let (status, tone) = badge(check.status);
-        Self {
-            id: check.id,
-            status,
-            tone,
-            title: check.title,
-            detail: check.detail.clone(),
-            fix: check.fix.clone(),
+        let (id, title) = (check.id, check.title_in(phrases));
+        let lines = |sentences: &[Sentence]| {
+            let texts = sentences.iter().map(|sentence| phrases.put(sentence));
+            texts
+                .flat_map(|text| text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>())
+                .collect()
+        };
+        if language == Language::En {
+            let (details, fixes) = (vec![check.detail.clone()], check.fix.clone().into_iter().collect());
+            return Self { id, status, tone, title: check.title.to_owned(), details, fixes };
         }
+        Self { id, status, tone, title, details: lines(&check.problems), fixes: lines(&check.fixes) }
     }
 }
 

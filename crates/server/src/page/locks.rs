@@ -3,13 +3,14 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use lockkeeper_core::id::Owner;
 use lockkeeper_core::liveness::{Verdict, Voucher};
 use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::resource::Mode;
 use lockkeeper_core::run::Status;
 use lockkeeper_core::waiting::Blocker;
 use lockkeeper_engine::foreign_locks::{ForeignLock, ForeignWaiter};
-use lockkeeper_engine::runs::RunFilter;
+use lockkeeper_engine::runs::{RunFilter, short_id};
 use lockkeeper_engine::{HolderEntry, Listing, WaiterEntry};
 
 use super::texts::{Texts, fill};
@@ -136,10 +137,10 @@ fn graph(listing: &Listing, times: &TimeFormat) -> Option<WaitGraph> {
     };
     let waits = waiters.iter().flat_map(|waiter| {
         waiter.blockers.iter().map(|blocker| Wait {
-            waiter: waiter.ticket.claim.owner.to_string(),
+            waiter: shown_owner(&waiter.ticket.claim.owner),
             span: times.since(waiter.ticket.enqueued_at).text,
             wanted: blocker.resource.target.to_string(),
-            holders: blocker.leases.iter().map(|found| found.record.claim.owner.to_string()).collect(),
+            holders: blocker.leases.iter().map(|found| shown_owner(&found.record.claim.owner)).collect(),
             is_orphaned: blocker.leases.iter().any(|found| is_dead(&found.record)),
             is_behind: !blocker.tickets.is_empty(),
             place: blocker.tickets.len() + 1,
@@ -176,7 +177,7 @@ impl Holder {
         Self {
             id: lease.id.to_string(),
             token: lease.token.0,
-            owner: claim.owner.to_string(),
+            owner: shown_owner(&claim.owner),
             reason: claim.reason.clone(),
             resources: chips(claim),
             state,
@@ -206,7 +207,7 @@ impl Waiter {
         let (ticket, claim) = (&waiter.ticket, &waiter.ticket.claim);
         Self {
             ticket: claim.ticket.as_ref().map_or_else(|| ticket.id.as_ticket(), ToString::to_string),
-            owner: claim.owner.to_string(),
+            owner: shown_owner(&claim.owner),
             reason: claim.reason.clone(),
             resources: chips(claim),
             since: times.since(ticket.enqueued_at),
@@ -220,12 +221,20 @@ impl Why {
     fn new(blocker: &Blocker, times: &TimeFormat) -> Self {
         let wanted = blocker.resource.target.to_string();
         let holder = blocker.leases.first().map(|found| Obstacle {
-            owner: found.record.claim.owner.to_string(),
+            owner: shown_owner(&found.record.claim.owner),
             since: times.since(found.record.acquired_at),
             heartbeat: times.since(found.record.heartbeat_at),
             witness: Some(found.witness.clone()).filter(|witness| *witness != wanted),
         });
-        let behind = blocker.tickets.first().map(|found| found.record.claim.owner.to_string());
+        let behind = blocker.tickets.first().map(|found| shown_owner(&found.record.claim.owner));
         Self { wanted, holder, behind }
+    }
+}
+
+/// The owner of a lease. A run has its short id, as on the other pages.
+fn shown_owner(owner: &Owner) -> String {
+    match owner.as_str().strip_prefix("run:") {
+        Some(run) => format!("run:{}", short_id(run)),
+        None => owner.to_string(),
     }
 }

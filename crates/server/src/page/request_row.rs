@@ -187,8 +187,15 @@ impl Rows<'_> {
             Some(Blocked::Position(ahead)) => Some(fill(texts.why_place, &[("n", &ahead.to_string())])),
             Some(Blocked::Behind(ahead)) => Some(fill(texts.why_place_or_more, &[("n", &ahead.to_string())])),
             Some(Blocked::NoWorker) => Some(texts.no_worker.to_owned()),
+            Some(Blocked::NoWorkerWith(labels)) => {
+                let labels: Vec<&str> = labels.iter().map(|label| label.as_str()).collect();
+                Some(fill(texts.no_worker_with, &[("labels", &labels.join(", "))]))
+            }
             Some(Blocked::Unattended) => Some(texts.unattended.to_owned()),
-            Some(Blocked::OutOfReach) => Some(texts.out_of_reach.to_owned()),
+            Some(Blocked::OutOfReach(None)) => Some(texts.out_of_reach.to_owned()),
+            Some(Blocked::OutOfReach(Some(user))) => {
+                Some(fill(texts.of_another_user, &[("user", &user.to_string())]))
+            }
             Some(Blocked::TimeIsUp) => Some(texts.time_is_up.to_owned()),
             None => entry.latest.as_ref().and_then(|run| reason(run, last_line, texts)),
         };

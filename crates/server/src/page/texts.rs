@@ -230,10 +230,13 @@ pub(super) struct Texts {
     pub(super) comes_after: &'static str,
     /// Why it waits.
     pub(super) no_worker: &'static str,
+    pub(super) no_worker_with: &'static str,
     /// Nobody looks after it.
     pub(super) unattended: &'static str,
     /// Nobody looks after it, and nothing can be said about it.
     pub(super) out_of_reach: &'static str,
+    /// Nobody looks after it, and its command belongs to another user. With `{user}`.
+    pub(super) of_another_user: &'static str,
     /// Its processes are being ended.
     pub(super) time_is_up: &'static str,
     /// Label.

@@ -1,20 +1,14 @@
 //! Address of a PostgreSQL server: what a URL, the environment and password files say about how to reach it.
 
 use std::fmt;
-use std::fs;
-use std::io;
-use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
-use thiserror::Error;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::address_error::AddressError;
+use crate::server_address::{Variable, decoded, is_loopback, password_in_file, private_text, tls_config};
 
 /// How to reach a server, with the password if it needs one.
 #[derive(Clone)]
@@ -35,43 +29,6 @@ impl fmt::Display for PostgresAddress {
         f.write_str(&shown(&self.config))
     }
 }
-
-/// Why an address cannot be used. No message contains a password.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum AddressError {
-    /// It is not an address of PostgreSQL.
-    #[error("the address of the store cannot be read: {0}")]
-    Unreadable(String),
-    /// It contains a password, which everybody could read.
-    #[error("the address of the store contains a password")]
-    HasPassword,
-    /// Its connection would not be encrypted.
-    #[error("sslmode={mode} would send everything to {host} unencrypted")]
-    Unencrypted {
-        /// The setting.
-        mode: String,
-        /// The server.
-        host: String,
-    },
-    /// Others can read the file with the password.
-    #[error("others can read the password in {}", .0.display())]
-    OpenFile(PathBuf),
-    /// A file with a password or with certificates cannot be read.
-    #[error("cannot read {}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// There is no certificate to check the server with.
-    #[error("there are no root certificates to check the server with")]
-    NoRoots,
-}
-
-/// Reads an environment variable.
-pub type Variable<'v> = &'v dyn Fn(&str) -> Option<String>;
 
 impl PostgresAddress {
     /// Reads `postgres://USER@HOST:PORT/DATABASE?sslmode=…&sslrootcert=…`. What it leaves out comes from the variables that
@@ -145,27 +102,6 @@ fn split_options(text: &str) -> (String, TlsOptions) {
     (base, options)
 }
 
-/// Replaces `%2F` and the like.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let code = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        let code = code.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match (first, code) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 /// Chooses how the connection is encrypted: always, and with the server's name checked, unless the server is on this machine.
 fn tls(config: &mut Config, options: &TlsOptions) -> Result<Option<MakeRustlsConnect>, AddressError> {
     let remote = config.get_hosts().iter().find_map(|host| match host {
@@ -176,7 +112,7 @@ fn tls(config: &mut Config, options: &TlsOptions) -> Result<Option<MakeRustlsCon
         (Some("verify-full" | "require"), _) | (None, Some(_)) => true,
         (Some("disable") | None, None) => false,
         (Some(mode @ ("disable" | "allow" | "prefer" | "verify-ca")), Some(host)) => {
-            return Err(AddressError::Unencrypted { mode: mode.to_owned(), host });
+            return Err(AddressError::Unencrypted { mode: format!("sslmode={mode}"), host });
         }
         (Some(_), _) => return Err(AddressError::Unreadable("sslmode is verify-full or disable".to_owned())),
     };
@@ -185,31 +121,7 @@ fn tls(config: &mut Config, options: &TlsOptions) -> Result<Option<MakeRustlsCon
         return Ok(None);
     }
     config.ssl_mode(SslMode::Require);
-    let mut roots = RootCertStore::empty();
-    match &options.roots {
-        Some(path) => {
-            let file = |error: rustls::pki_types::pem::Error| AddressError::File {
-                path: path.clone(),
-                source: io::Error::other(error),
-            };
-            let found = CertificateDer::pem_file_iter(path).map_err(file)?;
-            roots.add_parsable_certificates(found.collect::<Result<Vec<_>, _>>().map_err(file)?);
-        }
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    if roots.is_empty() {
-        return Err(AddressError::NoRoots);
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| AddressError::Unreadable(error.to_string()))?;
-    Ok(Some(MakeRustlsConnect::new(builder.with_root_certificates(roots).with_no_client_auth())))
-}
-
-fn is_loopback(host: &str) -> bool {
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    Ok(Some(MakeRustlsConnect::new(tls_config(options.roots.as_deref())?.with_no_client_auth())))
 }
 
 /// Looks for the password where PostgreSQL's own programs look, and in the file that a setting names.
@@ -222,11 +134,7 @@ fn password(
         return Ok(Some(password));
     }
     if let Some(path) = password_file {
-        let text = private_text(path)?.ok_or_else(|| AddressError::File {
-            path: path.to_owned(),
-            source: io::ErrorKind::NotFound.into(),
-        })?;
-        return Ok(Some(text.lines().next().unwrap_or_default().to_owned()));
+        return password_in_file(path).map(Some);
     }
     let named = variable("PGPASSFILE").map(PathBuf::from);
     let path = named.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".pgpass")));
@@ -239,20 +147,6 @@ fn password(
     let user = config.get_user().unwrap_or_default();
     let wanted = [host.as_str(), &port, config.get_dbname().unwrap_or(user), user];
     Ok(text.lines().filter(|line| !line.starts_with('#')).find_map(|line| password_in(line, wanted)))
-}
-
-/// The text of a file that only its owner may read; none if there is no such file.
-fn private_text(path: &Path) -> Result<Option<String>, AddressError> {
-    let failed = |source| AddressError::File { path: path.to_owned(), source };
-    let file = match fs::File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
-    };
-    if file.metadata().map_err(failed)?.permissions().mode() & 0o077 != 0 {
-        return Err(AddressError::OpenFile(path.to_owned()));
-    }
-    io::read_to_string(file).map(Some).map_err(failed)
 }
 
 /// The password of a line `host:port:database:user:password`, if the line fits. `*` fits everything; `\` protects `:` and `\`.
@@ -284,6 +178,9 @@ pub(super) fn shown(config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn parse(text: &str, variables: &[(&str, &str)]) -> Result<PostgresAddress, AddressError> {

@@ -25,6 +25,8 @@ pub(crate) type Params<'p> = &'p [(&'p (dyn ToSql + Sync), Type)];
 const LAST_WAIT: Duration = Duration::from_secs(1);
 /// The code of the errors that `lockkeeper.commit` raises.
 const MISFIT: &str = "LK001";
+/// The code of the error that a change raises in a project that was moved to another store.
+const MOVED: &str = "LK002";
 
 /// The connections of one store to its server.
 pub(crate) struct Server {
@@ -142,11 +144,6 @@ impl Server {
     /// How long it may take to connect.
     pub(crate) fn connect_timeout(&self) -> Duration {
         self.connect_timeout
-    }
-
-    /// Lets a task run beside the callers.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(task);
     }
 
     fn shared(&self) -> Result<Arc<Client>, Failure> {
@@ -331,7 +328,13 @@ impl Failure {
                     error.as_db_error().map_or_else(String::new, |error| error.message().to_owned()),
                 )
             }
-            Self::Call(error) if error.as_db_error().is_some() && !is_shutdown(&error) => {
+            Self::Call(error) if error.code().is_some_and(|code| code.code() == MOVED) => {
+                let to = error.as_db_error().map_or_else(String::new, |error| error.message().to_owned());
+                StoreError::Moved { address, to }
+            }
+            Self::Call(error)
+                if error.as_db_error().is_some() && !is_shutdown(&error) && !is_standby(&error) =>
+            {
                 StoreError::Database { address, source: Box::new(error) }
             }
             Self::Connect(error) | Self::Call(error) => {
@@ -343,6 +346,12 @@ impl Failure {
             Self::Ended => StoreError::Unreachable { address, source: "the connection was closed".into() },
         }
     }
+}
+
+/// Whether the server is a standby that was not promoted yet: it answers, and writes nothing.
+fn is_standby(error: &Error) -> bool {
+    let codes = [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE];
+    error.code().is_some_and(|code| codes.contains(code))
 }
 
 /// Whether the server ended the connection because it shuts down or has crashed.

@@ -11,7 +11,7 @@ use lockkeeper_core::time::{Moment, Ttl};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
-use super::parts::Found;
+use crate::optimistic::parts::Found;
 use crate::{StoreError, encoding};
 
 /// The columns of a record.
@@ -25,15 +25,15 @@ macro_rules! select_records {
     };
 }
 
-/// Moment, block of numbers, and the versions of some parts.
+/// Moment, block of numbers, since when the server remembers, and the versions of some parts.
 pub(super) const VERSIONS: &str = "
-    SELECT lockkeeper.moment($1), lockkeeper.numbers(), ARRAY(
+    SELECT lockkeeper.moment($1), lockkeeper.numbers(), lockkeeper.remembers_since($1), ARRAY(
         SELECT coalesce(found.version, 0) FROM unnest($2) WITH ORDINALITY AS wanted(part, place)
         LEFT JOIN lockkeeper.part AS found ON found.project = $1 AND found.part = wanted.part ORDER BY place
     )";
-/// Moment, block of numbers, and the highest version of all parts.
+/// Moment, block of numbers, since when the server remembers, and the highest version of all parts.
 pub(super) const HIGHEST_VERSION: &str = "
-    SELECT lockkeeper.moment($1), lockkeeper.numbers(),
+    SELECT lockkeeper.moment($1), lockkeeper.numbers(), lockkeeper.remembers_since($1),
         (SELECT coalesce(max(version), 0) FROM lockkeeper.part WHERE project = $1)";
 /// The records with these keys, and those with a key in a range.
 pub(super) const RECORDS_IN: &str = select_records!(
@@ -48,7 +48,7 @@ pub(super) const RECORD: &str = select_records!("AND id = $2");
 pub(super) const ALL: &str = select_records!("");
 /// Commits a decision.
 pub(super) const COMMIT: &str = "
-    SELECT lockkeeper.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26),
+    SELECT lockkeeper.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27),
         lockkeeper.moment($1), lockkeeper.numbers()";
 
 /// The changes of a decision as the arrays that `lockkeeper.commit` takes: one entry for each change.

@@ -22,11 +22,39 @@ CREATE SEQUENCE lockkeeper.numbers INCREMENT BY 16;
 CREATE SEQUENCE lockkeeper.versions;
 
 -- The store's clock is the server's clock plus what the server's clock was set back by. `last` is when it was last looked at.
+-- `server` is the incarnation of the server that was noticed last, and `since` the moment since when it remembers everything.
 CREATE TABLE lockkeeper.clock (
     project integer PRIMARY KEY,
     last bigint NOT NULL,
-    ahead bigint NOT NULL
+    ahead bigint NOT NULL,
+    server text NOT NULL,
+    since bigint NOT NULL
 );
+
+-- Projects that were moved to another store, and where they are now.
+CREATE TABLE lockkeeper.moved (
+    project integer PRIMARY KEY,
+    other text NOT NULL
+);
+
+-- Marks a project as moved, or not. When it returns, nothing changes any more in a project that is marked.
+CREATE FUNCTION lockkeeper.set_moved(of_project integer, to_other text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(of_project, 0);
+    PERFORM pg_advisory_xact_lock(hashtextextended(of_project || ' events', 0));
+    DELETE FROM lockkeeper.moved WHERE project = of_project;
+    IF to_other IS NOT NULL THEN
+        INSERT INTO lockkeeper.moved VALUES (of_project, to_other);
+    END IF;
+END
+$$;
+
+-- Fails if a project was moved.
+CREATE FUNCTION lockkeeper.refuse_moved(of_project integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '%', (SELECT other FROM lockkeeper.moved WHERE project = of_project) USING ERRCODE = 'LK002';
+END
+$$;
 
 -- A lease, or a ticket: a ticket has a rank, a lease has a token.
 CREATE TABLE lockkeeper.record (
@@ -88,10 +116,86 @@ CREATE FUNCTION lockkeeper.moment(of_project integer) RETURNS bigint LANGUAGE sq
     SELECT greatest(lockkeeper.wall(), last) + ahead FROM lockkeeper.clock WHERE project = of_project
 $$;
 
+-- The timeline of the server: a standby that is promoted begins a new one, and so does a server that is restored to a moment.
+CREATE FUNCTION lockkeeper.timeline() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint
+$$;
+
 -- The first of a block of numbers. The timeline of the server comes first: a standby that was promoted and had not yet seen
 -- the latest numbers goes on above them.
 CREATE FUNCTION lockkeeper.numbers() RETURNS bigint LANGUAGE sql VOLATILE AS $$
-    SELECT (('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint << 40) + nextval('lockkeeper.numbers')
+    SELECT (lockkeeper.timeline() << 44) + nextval('lockkeeper.numbers')
+$$;
+
+-- Lets the numbers go on above this one. A little further, since others draw numbers meanwhile.
+CREATE FUNCTION lockkeeper.raise_numbers(above bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('numbers', 0));
+    IF lockkeeper.numbers() <= above THEN
+        PERFORM setval('lockkeeper.numbers', above - (lockkeeper.timeline() << 44) + 1048576);
+    END IF;
+END
+$$;
+
+-- The incarnation of the server: its timeline, these tables (a dump that is loaded makes new ones), and when it was started (a
+-- copy of its files needs a start).
+CREATE FUNCTION lockkeeper.server() RETURNS text LANGUAGE sql VOLATILE AS $$
+    SELECT lockkeeper.timeline() || ' ' || 'lockkeeper.record'::regclass::oid || ' '
+        || extract(epoch FROM pg_postmaster_start_time())
+$$;
+
+-- Since when the server remembers everything. Null if nobody has noticed this incarnation yet.
+CREATE FUNCTION lockkeeper.remembers_since(of_project integer) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT since FROM lockkeeper.clock WHERE project = of_project AND server = lockkeeper.server()
+$$;
+
+-- Notes the incarnation of the server, and returns since when it remembers everything. `has_forgotten`: the client saw numbers that
+-- the server has not drawn yet.
+CREATE FUNCTION lockkeeper.notice(of_project integer, has_forgotten boolean) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    this text := lockkeeper.server();
+    noted lockkeeper.clock;
+    uptime bigint := lockkeeper.wall() - (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint;
+    -- Above every number that was ever drawn, if fewer than 16,384 a second were drawn on average since the tables were made. One
+    -- second more, since others draw numbers meanwhile.
+    above bigint := (extract(epoch FROM clock_timestamp())::bigint - 1767225600) << 14;
+    is_restart boolean;
+BEGIN
+    SELECT * INTO noted FROM lockkeeper.clock WHERE project = of_project FOR UPDATE;
+    IF noted.server = this AND NOT has_forgotten THEN
+        RETURN noted.since;
+    END IF;
+    -- Before a mere restart, the server answered nobody after the start of this one.
+    is_restart := NOT has_forgotten AND regexp_replace(noted.server, ' [^ ]*$', '') = regexp_replace(this, ' [^ ]*$', '');
+    noted.since := greatest(lockkeeper.wall(), noted.last) + noted.ahead
+        - CASE WHEN is_restart THEN greatest(uptime, 0) ELSE 0 END;
+    IF nextval('lockkeeper.numbers') < above THEN
+        PERFORM setval('lockkeeper.numbers', above + 32768);
+    END IF;
+    UPDATE lockkeeper.clock SET server = this, since = noted.since WHERE project = of_project;
+    RETURN noted.since;
+END
+$$;
+
+-- The incarnation of the server that made these tables: it has forgotten nothing.
+ALTER TABLE lockkeeper.about ADD COLUMN made_by text NOT NULL DEFAULT lockkeeper.server();
+
+-- Makes a project, unless it is there.
+CREATE FUNCTION lockkeeper.make_project(of_name text) RETURNS void LANGUAGE sql AS $$
+    WITH made AS (
+        INSERT INTO lockkeeper.project (name) SELECT of_name
+        WHERE NOT EXISTS (SELECT FROM lockkeeper.project WHERE name = of_name)
+        ON CONFLICT DO NOTHING RETURNING id
+    )
+    -- A project that seems to be new may have been forgotten.
+    INSERT INTO lockkeeper.clock
+    SELECT id, lockkeeper.wall(), 0, lockkeeper.server(), CASE
+        WHEN made_by = lockkeeper.server() THEN 0
+        ELSE greatest(
+            (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
+            (SELECT max(since - ahead) FROM lockkeeper.clock WHERE server = lockkeeper.server())
+        )
+    END FROM made, lockkeeper.about
 $$;
 
 -- Makes changes if what was read is unchanged. Returns the new version, or null if something has changed.
@@ -102,6 +206,7 @@ $$;
 -- written: the parts of all records that change.
 -- The other arrays have one entry for each change. key_texts are the keys of all of them, and key_counts tells how many belong
 -- to each change; old_ranks are the ranks that tickets have before. A change is 'L' or 'T': add a lease or ticket, 'l' or 't': update it, 'r' or 's': remove it, 'G': grant.
+-- of_memory: since when the server remembered everything when it was read.
 -- of_moment, of_call: the number of this decision, for lockkeeper.settle.
 CREATE FUNCTION lockkeeper.commit(
     of_project integer,
@@ -110,7 +215,7 @@ CREATE FUNCTION lockkeeper.commit(
     kinds text[], ids bigint[], claims bytea[], sinces bigint[], seen bigint[], tokens bigint[], pickups bigint[],
     revokeds boolean[], ranks bigint[], priorities integer[], stay bigint[], wakers bigint[], unders bytea[],
     upgradeds bigint[], old_ranks bigint[], key_counts integer[], key_texts text[],
-    of_moment bigint, of_call bigint
+    of_memory bigint, of_moment bigint, of_call bigint
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     hash integer;
@@ -143,11 +248,15 @@ BEGIN
         SELECT FROM unnest(read_ids, id_versions) AS was(id, version)
         LEFT JOIN lockkeeper.record AS found ON found.project = of_project AND found.id = was.id
         WHERE coalesce(found.version, 0) <> was.version
-    ) OR read_all <> (SELECT coalesce(max(version), 0) FROM lockkeeper.part WHERE project = of_project)
+    ) OR of_memory <> coalesce(lockkeeper.remembers_since(of_project), 0)
+    OR read_all <> (SELECT coalesce(max(version), 0) FROM lockkeeper.part WHERE project = of_project)
     THEN
         RETURN NULL;
     END IF;
 
+    IF EXISTS (SELECT FROM lockkeeper.moved WHERE project = of_project) THEN
+        PERFORM lockkeeper.refuse_moved(of_project);
+    END IF;
     INSERT INTO lockkeeper.decision VALUES (of_project, of_moment, of_call, true) ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         -- The client has given it up.

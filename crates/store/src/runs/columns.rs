@@ -1,9 +1,9 @@
-//! A run as the columns of a database row, the same for all engines.
+//! A run as the columns of a database row, the same for all backends.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-use lockkeeper_core::id::{HolderId, LeaseId, Token};
+use lockkeeper_core::id::{HolderId, LeaseId, Name, Token};
 use lockkeeper_core::liveness::ProcessRef;
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::{Ending, Process, Reason, Run, RunRow, Stamp};
@@ -168,6 +168,16 @@ pub(super) fn read_status(text: &str) -> Result<RequestStatus, String> {
 pub(super) fn pattern(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
     format!("%{escaped}%")
+}
+
+/// Labels as a text: one in each line.
+pub(super) fn write_labels(labels: &[Name]) -> String {
+    labels.iter().map(Name::as_str).collect::<Vec<_>>().join("\n")
+}
+
+/// The labels of such a text.
+pub(super) fn read_labels(text: &str) -> Result<Vec<Name>, String> {
+    text.lines().map(parse).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The order of claims. The same for all engines.
+//! The order of claims. The same for all backends.
 
 use std::cmp::Reverse;
 

@@ -12,7 +12,9 @@
 
 mod changes;
 mod examine;
+mod import;
 mod queue;
+mod remove;
 mod replace;
 mod requests;
 mod rows;
@@ -39,7 +41,8 @@ use self::rows::param;
 use self::snapshot::Snapshot;
 use super::columns::Columns;
 use super::{
-    AutoRunChange, ChangeSignal, Claims, MovedAndClaimed, Removed, Requeue, RunRecords, RunStore, Worker,
+    AutoRunChange, ChangeSignal, Claims, Import, Imported, MovedAndClaimed, Removed, Renewal, Requeue,
+    RunRecords, RunStore, Worker,
 };
 use crate::postgres::connection::{Failure, Params};
 use crate::postgres::rows::get;
@@ -99,7 +102,7 @@ impl PostgresRunStore {
     /// Remembers the clock of an answer: its columns `moment` and `wall`, which begin at `index`.
     fn note(&self, row: &Row, index: usize) -> Result<Stamp, StoreError> {
         let (moment, unix_micros): (i64, i64) = (get(row, index)?, get(row, index + 1)?);
-        self.leases.move_clock_to(moment);
+        self.leases.clock.move_to(moment);
         self.ahead.store(moment - unix_micros, Ordering::Relaxed);
         Ok(Stamp { moment: Moment::from_micros(moment), unix_micros })
     }
@@ -115,7 +118,7 @@ impl PostgresRunStore {
 
 impl RunStore for PostgresRunStore {
     fn now(&self) -> Stamp {
-        let moment = self.leases.estimated_now();
+        let moment = self.leases.clock.now();
         Stamp { moment, unix_micros: moment.as_micros() - self.ahead.load(Ordering::Relaxed) }
     }
 
@@ -173,6 +176,10 @@ impl RunStore for PostgresRunStore {
         self.insert_worker(worker)
     }
 
+    fn renew_worker(&self, id: &WorkerId, expected: &[i64], beat: i64) -> Result<Renewal, StoreError> {
+        self.renew_session(id, expected, beat)
+    }
+
     fn remove_worker(&self, id: &WorkerId) -> Result<(), StoreError> {
         let sql = "DELETE FROM lockkeeper_runs.worker WHERE project = $1 AND id = $2";
         self.change(sql, &[param(&self.project()), param(&id.as_str())])
@@ -184,6 +191,18 @@ impl RunStore for PostgresRunStore {
 
     fn prune(&self, before_unix_micros: i64) -> Result<Vec<Removed>, StoreError> {
         self.prune_requests(before_unix_micros)
+    }
+
+    fn import(&self, import: &Import<'_>) -> Result<Imported, StoreError> {
+        self.import_records(import)
+    }
+
+    fn moved_to(&self) -> Result<Option<String>, StoreError> {
+        self.leases.moved_to()
+    }
+
+    fn set_moved_to(&self, to: Option<&str>) -> Result<(), StoreError> {
+        self.leases.set_moved_to(to)
     }
 
     /// Nothing is left to do: every call waits for the disk before it returns.

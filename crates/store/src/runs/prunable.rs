@@ -1,4 +1,4 @@
-//! Which requests can be removed. The same for all engines.
+//! Which requests can be removed. The same for all backends.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -47,8 +47,8 @@ pub(super) fn collect(rows: Vec<OldRow>) -> Result<Vec<Old>, String> {
     Ok(old.into_values().collect())
 }
 
-/// Leaves those that no request needs that stays: an open request needs its dependencies; any other would wait for a
-/// dependency that is not done, if it were run again.
+/// Keeps only requests that no remaining request depends on. A done request may go while an ended one depends on it: that one
+/// would not wait for it if it were run again.
 pub(super) fn not_needed(mut old: Vec<Old>, edges: &[Edge]) -> Vec<Old> {
     let mut later: HashMap<i64, Vec<&Edge>> = HashMap::new();
     for edge in edges {

@@ -1,9 +1,10 @@
 //! Records that a store returns, beside the runs themselves.
 
-use lockkeeper_core::id::{HolderId, RequestId, RunId, WorkerId};
+use lockkeeper_core::id::{HolderId, Name, RequestId, RunId, WorkerId};
 use lockkeeper_core::liveness::{Origin, ProcessRef};
 use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::{EventId, Status};
+use lockkeeper_core::time::Moment;
 
 /// A request, with what the store knows about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,8 +96,25 @@ pub struct Worker {
     pub process: ProcessRef,
     /// How many queued runs it executes at the same time; 0 if it executes single runs only.
     pub jobs: u32,
+    /// Its labels: it also executes requests that need them.
+    pub labels: Vec<Name>,
     /// When it started, in microseconds since 1970.
     pub started_at: i64,
+    /// When its session was last renewed, on the store's clock. None where workers have no sessions: on one machine the kernel
+    /// knows who lives.
+    pub heartbeat_at: Option<Moment>,
+}
+
+/// What became of the session of a worker that wanted to renew it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Renewal {
+    /// It is renewed.
+    Renewed,
+    /// Somebody else has renewed it: a copy of the worker on a cloned machine.
+    Taken,
+    /// There is no such worker: its session has ended, and it was removed.
+    Gone,
 }
 
 /// The last auto-run of the queue. The queue's lease tells whether it is still going on.

@@ -22,6 +22,8 @@ struct Written {
     paths: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     shared: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    needs: Vec<String>,
     priority: i32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     after: Vec<String>,
@@ -52,6 +54,7 @@ pub(super) fn write(request: &Request) -> String {
         locks: request.locks.iter().map(ToString::to_string).collect(),
         paths: request.paths.iter().map(ToString::to_string).collect(),
         shared: request.shared,
+        needs: request.needs.iter().map(ToString::to_string).collect(),
         priority: request.priority.get(),
         after: request.after.iter().map(ToString::to_string).collect(),
         queue_timeout: request.queue_timeout.map(micros),
@@ -82,6 +85,7 @@ pub(super) fn read(text: &str) -> Result<Request, String> {
         locks: all(&written.locks)?,
         paths: all(&written.paths)?,
         shared: written.shared,
+        needs: all(&written.needs)?,
         priority: Priority::new(written.priority).map_err(|error| error.to_string())?,
         after: all(&written.after)?,
         queue_timeout: written.queue_timeout.map(Duration::from_micros),

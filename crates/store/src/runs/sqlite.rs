@@ -13,6 +13,7 @@ mod boot;
 mod claim;
 mod events;
 mod examine;
+mod import;
 mod log;
 mod matching;
 mod prune;
@@ -49,9 +50,11 @@ use self::snapshot::Snapshot;
 use self::tables::Tables;
 use self::version_0_1_0::StartIntents;
 use super::{
-    AutoRunChange, ChangeSignal, Claims, MovedAndClaimed, Removed, Requeue, RunRecords, RunStore, Worker,
+    AutoRunChange, ChangeSignal, Claims, Import, Imported, MovedAndClaimed, Removed, Requeue, RunRecords,
+    RunStore, Worker,
 };
-use crate::sqlite::{Connections, Pooled, Purpose, explain, make_folder};
+use crate::runs::import::fill;
+use crate::sqlite::{Connections, Pooled, Purpose, explain, make_folder, moved};
 use crate::{Examination, StoreError};
 
 /// The file of the write lock.
@@ -146,6 +149,15 @@ impl SqliteRunStore {
         folder.join("runs.db").try_exists().unwrap_or(true)
     }
 
+    /// Fails if the store in this folder was moved to another one.
+    pub fn refuse_moved(folder: &Path) -> Result<(), StoreError> {
+        moved::refuse(folder)
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
     fn lock_path(&self) -> PathBuf {
         self.path.with_file_name(GATE)
     }
@@ -156,7 +168,7 @@ impl SqliteRunStore {
             return Ok(());
         }
         let intents = StartIntents::read(folder, &self.boot)?;
-        self.write(|tables| {
+        self.transact(|tables| {
             if tables.rebase(&self.boot)? {
                 intents.end_runs(tables)?;
             }
@@ -171,8 +183,16 @@ impl SqliteRunStore {
         Snapshot::begin(self, self.connection(Purpose::Read)?)
     }
 
-    /// Reads and changes records in one transaction. All of it is committed, or nothing if `work` fails.
+    /// Reads and changes records in one transaction, unless the store was moved.
     fn write<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.transact(|tables| {
+            moved::refuse(self.folder())?;
+            work(tables)
+        })
+    }
+
+    /// Reads and changes records in one transaction. All of it is committed, or nothing if `work` fails.
+    fn transact<T>(&self, work: impl FnOnce(&Tables<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         if self.is_read_only {
             return Err(failed("write to", &self.path, io::ErrorKind::ReadOnlyFilesystem.into()));
         }
@@ -271,6 +291,20 @@ impl RunStore for SqliteRunStore {
 
     fn prune(&self, before_unix_micros: i64) -> Result<Vec<Removed>, StoreError> {
         self.write(|tables| tables.prune(before_unix_micros))
+    }
+
+    fn import(&self, import: &Import<'_>) -> Result<Imported, StoreError> {
+        let imported = self.transact(|tables| fill(import, tables, &self.address()))?;
+        self.sync().map(|()| imported)
+    }
+
+    fn moved_to(&self) -> Result<Option<String>, StoreError> {
+        moved::moved_to(self.folder())
+    }
+
+    fn set_moved_to(&self, to: Option<&str>) -> Result<(), StoreError> {
+        let _alone = self.write_lock.lock().map_err(|error| StoreError::lock(&self.lock_path(), error))?;
+        moved::set_moved_to(self.folder(), to)
     }
 
     fn sync(&self) -> Result<(), StoreError> {

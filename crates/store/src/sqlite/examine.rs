@@ -38,7 +38,7 @@ pub(super) fn examine(
 ) -> Result<Examination, StoreError> {
     let number = |sql: &str| store.database(connection.query_row(sql, [], |row| row.get::<_, i64>(0)));
     let found = number("PRAGMA user_version")?;
-    let engine = format!("SQLite {}", rusqlite::version());
+    let backend = format!("SQLite {}", rusqlite::version());
     let mut flaws = store.database(pages(connection, thorough))?;
     if thorough && flaws.is_empty() {
         // All counts come from one snapshot, because records and keys are committed together.
@@ -50,7 +50,7 @@ pub(super) fn examine(
     if found != schema::VERSION {
         flaws.push(format!("its tables have version {found}, not {}", schema::VERSION));
     }
-    Ok(Examination { engine, schema: Some(found), flaws })
+    Ok(Examination { backend, schema: Some(found), flaws, risks: Vec::new() })
 }
 
 /// What SQLite finds wrong with its pages and indexes.

@@ -27,7 +27,7 @@ pub(super) struct SqliteRecords<'s> {
     limit: Option<u64>,
     /// Whether the store has any ticket, once that is known.
     has_tickets: Option<bool>,
-    /// Lines that were read as a whole: those of key ranges with more than one key.
+    /// Tickets of key ranges with more than one key. They are read as a whole, once.
     lines: Vec<(KeyRange, Vec<Ticket>)>,
     connection: Pooled<'s>,
     write_lock: Option<WriteLockGuard<'s>>,
@@ -198,11 +198,7 @@ impl Records<StoreError> for SqliteRecords<'_> {
             return Err(StoreError::Mismatch("a snapshot gives no numbers".to_owned()));
         }
         if self.drawing.is_none() {
-            let noted = || {
-                let mut statement = self.connection.prepare_cached("SELECT highest FROM numbers")?;
-                statement.query_row([], |row| row.get::<_, i64>(0))
-            };
-            let noted = self.store.database(noted())?.cast_unsigned();
+            let noted = self.store.noted_limit(&self.connection)?;
             self.drawing = Some(self.store.tokens.draw(noted, &self.store.write_lock)?);
         }
         Ok(self.drawing.as_mut().map_or(0, Drawing::next))
@@ -233,7 +229,7 @@ impl Records<StoreError> for SqliteRecords<'_> {
     }
 
     fn tickets(&mut self, range: &KeyRange, scan: Scan, limit: usize) -> Result<Vec<Ticket>, StoreError> {
-        // Most commands meet nobody. They find that out with one cheap statement.
+        // Most commands find no waiter; one cheap query shows that.
         if !self.has_tickets()? {
             return Ok(Vec::new());
         }

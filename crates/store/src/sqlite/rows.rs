@@ -45,12 +45,12 @@ pub(super) const ALL_TICKETS: &str =
     select_tickets!("record r WHERE rank IS NOT NULL ORDER BY r.rank, r.id DESC");
 /// Whether there is any ticket.
 pub(super) const ANY_TICKET: &str = "SELECT 1 FROM filed WHERE waits = 1 LIMIT 1";
-/// The line of one key, after a rank, first to last.
+/// The tickets of one key, after a rank, first to last.
 pub(super) const LINE_FORWARD: &str = select_tickets!(
     "filed k JOIN record r ON r.id = -k.id
      WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) > (?2, ?3) ORDER BY k.rank, k.id LIMIT ?4"
 );
-/// The line of one key, before a rank, last to first.
+/// The tickets of one key, before a rank, last to first.
 pub(super) const LINE_BACKWARD: &str = select_tickets!(
     "filed k JOIN record r ON r.id = -k.id
      WHERE k.waits = 1 AND k.key = ?1 AND (k.rank, k.id) < (?2, ?3) ORDER BY k.rank DESC, k.id DESC LIMIT ?4"

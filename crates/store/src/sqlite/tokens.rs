@@ -199,6 +199,14 @@ impl Drawing<'_> {
         self.last
     }
 
+    /// Goes on above this number.
+    pub(super) fn raise(&mut self, above: u64) {
+        if self.last < above {
+            self.last = above;
+            self.kept = false;
+        }
+    }
+
     /// Makes sure that these numbers are never drawn again. Called before they are committed.
     ///
     /// Returns the limit if the database does not have it.

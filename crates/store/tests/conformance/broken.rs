@@ -7,8 +7,8 @@ use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::Moment;
 use lockkeeper_store::{LeaseStore, StoreError};
 
+use super::backends::{ETCD, POSTGRES, REDIS};
 use super::breaks::every_break;
-use super::engines::POSTGRES;
 use super::sample::{lease, name, put, ticket};
 use super::{decide, everything};
 
@@ -45,6 +45,8 @@ fn change(store: &dyn LeaseStore, changes: &[Change]) -> Result<usize, StoreErro
 fn a_lease_is_acquired_once() {
     let acquire = |store: &dyn LeaseStore| change(store, &[Change::AddLease(lease(7, "d", &[name("web")]))]);
     every_break(&POSTGRES, held, acquire, state);
+    every_break(&REDIS, held, acquire, state);
+    every_break(&ETCD, held, acquire, state);
 }
 
 #[test]
@@ -54,6 +56,8 @@ fn a_lease_is_renewed_once() {
         change(store, &[Change::UpdateLease(renewed)])
     };
     every_break(&POSTGRES, held, renewed, state);
+    every_break(&REDIS, held, renewed, state);
+    every_break(&ETCD, held, renewed, state);
 }
 
 #[test]
@@ -65,6 +69,8 @@ fn a_lease_is_passed_on_once() {
         change(store, &changes)
     };
     every_break(&POSTGRES, held, pass_on, state);
+    every_break(&REDIS, held, pass_on, state);
+    every_break(&ETCD, held, pass_on, state);
 }
 
 #[test]
@@ -78,4 +84,6 @@ fn a_lease_is_released_once() {
         change(store, &changes)
     };
     every_break(&POSTGRES, held, release, state);
+    every_break(&REDIS, held, release, state);
+    every_break(&ETCD, held, release, state);
 }

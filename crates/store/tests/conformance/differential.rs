@@ -1,4 +1,4 @@
-//! Random changes, made to an engine and to the strict double: both take or refuse the same, and show the same.
+//! Random changes, made to a backend and to the strict double: both take or refuse the same, and show the same.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use lockkeeper_core::time::Moment;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::engines::{Memory, POSTGRES, SQLITE};
+use super::backends::{ETCD, Memory, POSTGRES, REDIS, SQLITE};
 use super::everything;
 use super::harness::{Harness, skip};
 use super::lookup::{leases_within, tickets_within};
@@ -112,27 +112,27 @@ fn run(store: &dyn LeaseStore, steps: &[Step]) -> bool {
     transaction.commit(changes, &[]).is_ok()
 }
 
-/// Makes the same decisions in a store of this engine and in the strict double.
+/// Makes the same decisions in a store of this backend and in the strict double.
 fn agree(
-    engine: &dyn Harness<dyn LeaseStore>,
+    backend: &dyn Harness<dyn LeaseStore>,
     decisions: &[Vec<Step>],
     place: (i64, u64),
 ) -> Result<(), TestCaseError> {
-    let (engine, memory) = (engine.place(), Memory.place());
-    let (engine, memory) = (engine.open(), memory.open());
+    let (backend, memory) = (backend.place(), Memory.place());
+    let (backend, memory) = (backend.open(), memory.open());
     for steps in decisions {
-        prop_assert_eq!(run(&*engine, steps), run(&*memory, steps), "{:?}", steps);
-        prop_assert_eq!(everything(&*engine), everything(&*memory));
+        prop_assert_eq!(run(&*backend, steps), run(&*memory, steps), "{:?}", steps);
+        prop_assert_eq!(everything(&*backend), everything(&*memory));
     }
     let rank = Rank { at: place.0, id: LeaseId(place.1) };
     let scans =
         [Scan::Forward(None), Scan::Backward(None), Scan::Forward(Some(rank)), Scan::Backward(Some(rank))];
     for range in (0..TARGETS).map(|number| target(number).key_range()) {
-        prop_assert_eq!(leases_within(&*engine, &range), leases_within(&*memory, &range));
+        prop_assert_eq!(leases_within(&*backend, &range), leases_within(&*memory, &range));
         for scan in scans {
             for at_most in [1, usize::MAX] {
                 let within = |store: &dyn LeaseStore| tickets_within(store, &range, scan, at_most);
-                prop_assert_eq!(within(&*engine), within(&*memory), "{:?} {:?}", range, scan);
+                prop_assert_eq!(within(&*backend), within(&*memory), "{:?} {:?}", range, scan);
             }
         }
     }
@@ -159,6 +159,22 @@ proptest! {
     fn postgres_and_its_double_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
         match POSTGRES.lacks() {
             None => agree(&POSTGRES, &decisions, place)?,
+            Some(what) => skip(what),
+        }
+    }
+
+    #[test]
+    fn redis_and_its_double_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
+        match REDIS.lacks() {
+            None => agree(&REDIS, &decisions, place)?,
+            Some(what) => skip(what),
+        }
+    }
+
+    #[test]
+    fn etcd_and_its_double_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
+        match ETCD.lacks() {
+            None => agree(&ETCD, &decisions, place)?,
             Some(what) => skip(what),
         }
     }

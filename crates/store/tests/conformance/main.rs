@@ -1,7 +1,7 @@
-//! Conformance suite: the contract of [`LeaseStore`] as a list of cases, the same for every engine.
+//! Conformance suite: the contract of [`LeaseStore`] as a list of cases, the same for every backend.
 //!
-//! A new engine writes a [`Harness`] and one `conformance_tests!` line, both in `engines.rs`: every case becomes one test of that
-//! engine. The compiler reports a case that is missing from the list as unused code. An engine that cannot be reached fails, or
+//! A new backend writes a [`Harness`] and one `conformance_tests!` line, both in `backends.rs`: every case becomes one test of that
+//! backend. The compiler reports a case that is missing from the list as unused code. A backend that cannot be reached fails, or
 //! is `#[ignore]`d with what it needs, so that nobody leaves it out by accident.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
@@ -25,6 +25,7 @@ mod broken;
 mod changes;
 mod clock;
 mod differential;
+mod etcd;
 mod lookup;
 mod numbers;
 mod processes;
@@ -45,7 +46,7 @@ use lockkeeper_store::{Commit, LeaseStore, StoreError};
 /// Longer than anything that works takes, on the slowest machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// An engine of stores of leases, for the cases.
+/// A backend of stores of leases, for the cases.
 pub trait Harness: harness::Harness<dyn LeaseStore> {}
 
 impl<H: harness::Harness<dyn LeaseStore>> Harness for H {}
@@ -53,17 +54,17 @@ impl<H: harness::Harness<dyn LeaseStore>> Harness for H {}
 /// Where one store of leases is.
 type Place = dyn harness::Place<dyn LeaseStore>;
 
-/// Makes one test of each case for an engine: `conformance_tests!(sqlite: SQLITE)`.
+/// Makes one test of each case for a backend: `conformance_tests!(sqlite: SQLITE)`.
 macro_rules! conformance_tests {
-    ($engine:ident: $harness:expr) => {
-        mod $engine {
+    ($backend:ident: $harness:expr) => {
+        mod $backend {
             tests_of_cases!($harness;
                 atomic: no_update_is_lost, one_of_many_finds_it_free, one_of_many_finds_the_folder_free,
                     nobody_waits_for_what_was_removed, a_dropped_transaction_leaves_nothing,
                     a_failed_change_leaves_nothing, a_panic_leaves_nothing;
                 processes: no_update_of_another_process_is_lost, a_killed_process_leaves_nothing;
                 numbers: they_grow_from_decision_to_decision, they_grow_after_failures, they_grow_after_opening_again,
-                    no_two_threads_get_the_same, a_snapshot_gives_none;
+                    no_two_threads_get_the_same, they_can_be_raised_and_never_fall, a_snapshot_gives_none;
                 snapshots: one_moment_is_seen, nobody_waits_for_a_snapshot, a_snapshot_waits_for_nobody;
                 lookup: keys_are_found_exactly, folders_are_found_with_what_is_below, a_record_under_two_keys_comes_once,
                     the_line_is_scanned_forward_and_backward, a_scan_ends_at_its_limit, everything_is_in_order;
@@ -80,7 +81,7 @@ macro_rules! conformance_tests {
     };
 }
 // The macro is in scope below its definition only.
-mod engines;
+mod backends;
 
 /// What a decision returns: its changes, and an answer.
 type Decided<T> = Result<(Vec<Change>, T), StoreError>;

@@ -59,6 +59,27 @@ pub(super) fn no_two_threads_get_the_same(harness: &dyn Harness) {
     assert_eq!(drawn.iter().flatten().collect::<BTreeSet<_>>().len(), threads * rounds);
 }
 
+/// Invariant 2.
+pub(super) fn they_can_be_raised_and_never_fall(harness: &dyn Harness) {
+    let place = harness.place();
+    let stores = [place.open(), place.open()];
+    let first = draw(&*stores[0], 1)[0];
+    let above = first + (1 << 50);
+    if !stores[0].raise_numbers(above).unwrap() {
+        let name = harness.name();
+        assert!(
+            name.starts_with("redis") || name.starts_with("etcd"),
+            "{name}: only these draw numbers from a clock or a revision"
+        );
+        return;
+    }
+    let raised = draw(&*stores[1], 1)[0];
+    assert!(raised > above, "{raised} is not above {above}");
+    assert!(stores[1].raise_numbers(first).unwrap());
+    assert!(draw(&*stores[0], 1)[0] > raised);
+    assert!(draw(&*place.open(), 1)[0] > raised);
+}
+
 pub(super) fn a_snapshot_gives_none(harness: &dyn Harness) {
     let store = harness.place().open();
     assert!(store.snapshot().unwrap().next_number().is_err());

@@ -3,7 +3,7 @@
 use lockkeeper_testing::Started;
 
 use super::atomic::{count_one, counted, fill, put_counter};
-use super::{Harness, decide, engines, everything, other_process};
+use super::{Harness, backends, decide, everything, other_process};
 
 const ROUNDS: usize = 25;
 const PROCESSES: usize = 4;
@@ -12,8 +12,8 @@ const PROCESSES: usize = 4;
 #[test]
 #[ignore = "other tests start it"]
 fn other_process() {
-    let (role, engine, address) = other_process::given();
-    let store = engines::named(&engine).open(&address);
+    let (role, backend, address) = other_process::given();
+    let store = backends::named(&backend).open(&address);
     match role.as_str() {
         "count" => {
             other_process::say("ready");

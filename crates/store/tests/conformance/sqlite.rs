@@ -1,4 +1,4 @@
-//! What this engine does and no other.
+//! What this backend does and no other.
 
 use lockkeeper_core::records::Change;
 use tempfile::TempDir;

@@ -59,6 +59,10 @@ impl LeaseStore for Runs {
     fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {
         self.inner.waker_with_id(id)
     }
+
+    fn raise_numbers(&self, above: u64) -> Result<bool, StoreError> {
+        self.inner.raise_numbers(above)
+    }
 }
 
 /// A transaction whose commit always finds a change.
@@ -70,6 +74,10 @@ struct TooLate<'s> {
 impl Records<StoreError> for TooLate<'_> {
     fn now(&self) -> Moment {
         self.inner.now()
+    }
+
+    fn remembers_since(&self) -> Option<Moment> {
+        self.inner.remembers_since()
     }
 
     fn next_number(&mut self) -> Result<u64, StoreError> {
@@ -106,7 +114,7 @@ impl Transaction for TooLate<'_> {
     }
 }
 
-/// Another engine, each decision twice.
+/// Another backend, each decision twice.
 pub(super) struct Retrying<H> {
     pub(super) name: &'static str,
     pub(super) inner: H,

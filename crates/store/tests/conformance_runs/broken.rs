@@ -7,8 +7,8 @@ use lockkeeper_store::runs::{AutoRunChange, ClaimOrder, Claims, RequestFilter, R
 use lockkeeper_store::{RunStore, StoreError};
 use lockkeeper_testing::until;
 
+use super::backends::POSTGRES;
 use super::breaks::every_break;
-use super::engines::POSTGRES;
 use super::harness::{Harness, skip};
 use super::on_server::SERVER;
 use super::sample::{
@@ -137,7 +137,7 @@ fn a_subscription_connects_again() {
         return skip(what);
     }
     let (place, direct) = store(&POSTGRES);
-    let proxy = lockkeeper_testing::PostgresProxy::start(&std::env::var(SERVER).unwrap());
+    let proxy = lockkeeper_testing::ServerProxy::start(&std::env::var(SERVER).unwrap());
     let behind = (POSTGRES.open)(proxy.address(), &place.address().unwrap());
     let signal = behind.subscribe().unwrap();
     let is_signaled = || {

@@ -9,7 +9,7 @@ use lockkeeper_core::id::HolderId;
 use lockkeeper_core::record::Priority;
 use lockkeeper_core::request::Request;
 use lockkeeper_store::RunStore;
-use lockkeeper_store::runs::{ClaimOrder, Claims, Moved};
+use lockkeeper_store::runs::{ClaimOrder, Claims, Listing, Moved};
 
 use super::Harness;
 use super::sample::{
@@ -83,6 +83,24 @@ pub(super) fn a_claim_can_skip_leases(harness: &dyn Harness) {
     assert_eq!(claim_some(&*store, ClaimOrder::SkipLeased, 5), ["a", "b"]);
 }
 
+/// Only the claimer knows the labels of its worker: it claims such runs one by one.
+pub(super) fn a_claim_of_many_leaves_runs_that_need_labels(harness: &dyn Harness) {
+    let (place, store) = store(harness);
+    let on = |id: &str, labels: &[&str]| Request {
+        needs: labels.iter().map(|label| label.parse().unwrap()).collect(),
+        ..request(id)
+    };
+    for request in [on("gpu", &["gpu"]), request("a"), on("gpu-2", &["gpu"]), on("both", &["big", "gpu"])] {
+        submit(&*store, &request);
+    }
+    assert_eq!(claim_some(&*store, ClaimOrder::Strict, 3), [""; 0]);
+    let records = place.open();
+    let listed = records.snapshot().unwrap().claimable(Listing::FirstOfEachLease, 9).unwrap();
+    let ids: Vec<&str> = listed.iter().map(|(_, request)| request.id.as_str()).collect();
+    assert_eq!(ids, ["gpu", "a", "both"], "one for each set of labels");
+    assert_eq!(claim_some(&*store, ClaimOrder::SkipLeased, 3), ["a"]);
+}
+
 pub(super) fn a_dependency_is_done_first(harness: &dyn Harness) {
     let (_place, store) = store(harness);
     let (first, second) = (submit(&*store, &request("first")), submit(&*store, &request("second")));
@@ -112,6 +130,8 @@ pub(super) fn a_run_of_a_stage_is_left_alone(harness: &dyn Harness) {
     let (_place, store) = store(harness);
     let stage = Request { origin: Some("stage:build.1".to_owned()), ..request("stage") };
     let queued = submit(&*store, &stage);
+    let found = store.snapshot().unwrap().queued_in_stages().unwrap();
+    assert_eq!(found.iter().map(|run| &run.id).collect::<Vec<_>>(), [&queued.id]);
     assert_eq!(claim_some(&*store, ClaimOrder::Strict, 1), [""; 0]);
     assert_eq!(claim_some(&*store, ClaimOrder::SkipLeased, 1), [""; 0]);
     assert_eq!(store.snapshot().unwrap().queue_head(9).unwrap(), []);

@@ -1,4 +1,4 @@
-//! One random history on two engines: both give the same answers, and show the same.
+//! One random history on two backends: both give the same answers, and show the same.
 
 use lockkeeper_core::id::{HolderId, RunId};
 use lockkeeper_core::record::Priority;
@@ -11,7 +11,7 @@ use lockkeeper_store::runs::{ClaimOrder, Claims, Listing, Moved, RequestFilter, 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::engines::{POSTGRES, SQLITE};
+use super::backends::{POSTGRES, SQLITE};
 use super::harness::{Harness, skip};
 use super::sample::{all_events, all_runs, claim_of, end_of, request, worker};
 

@@ -298,7 +298,9 @@ pub(super) fn workers_come_and_go(harness: &dyn Harness) {
         },
         process: ProcessRef { pid: 42, started: u64::MAX },
         jobs: 8,
+        labels: ["gpu", "linux/arm64"].map(|label| label.parse().unwrap()).to_vec(),
         started_at,
+        heartbeat_at: None,
     };
     let workers = || place.open().snapshot().unwrap().workers().unwrap();
     assert_eq!(workers(), []);

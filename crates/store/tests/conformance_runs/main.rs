@@ -1,7 +1,7 @@
-//! Conformance suite: the contract of [`RunStore`] as a list of cases, the same for every engine.
+//! Conformance suite: the contract of [`RunStore`] as a list of cases, the same for every backend.
 //!
-//! A new engine writes a [`Harness`] and one `conformance_tests!` line, both in `engines.rs`: every case becomes one test of that
-//! engine. The compiler reports a case that is missing from the list as unused code. An engine that cannot be reached fails, or
+//! A new backend writes a [`Harness`] and one `conformance_tests!` line, both in `backends.rs`: every case becomes one test of that
+//! backend. The compiler reports a case that is missing from the list as unused code. A backend that cannot be reached fails, or
 //! is `#[ignore]`d with what it needs, so that nobody leaves it out by accident.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
@@ -28,6 +28,7 @@ mod claims;
 mod clock;
 mod differential;
 mod events;
+mod import;
 mod lists;
 mod moves;
 mod postgres;
@@ -48,7 +49,7 @@ use lockkeeper_store::RunStore;
 /// Longer than anything that works takes, on the slowest machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// An engine of stores of runs, for the cases.
+/// A backend of stores of runs, for the cases.
 pub trait Harness: harness::Harness<dyn RunStore> {}
 
 impl<H: harness::Harness<dyn RunStore>> Harness for H {}
@@ -56,10 +57,10 @@ impl<H: harness::Harness<dyn RunStore>> Harness for H {}
 /// Where one store of runs is.
 type Place = dyn harness::Place<dyn RunStore>;
 
-/// Makes one test of each case for an engine: `conformance_tests!(sqlite: SQLITE)`.
+/// Makes one test of each case for a backend: `conformance_tests!(sqlite: SQLITE)`.
 macro_rules! conformance_tests {
-    ($engine:ident: $harness:expr) => {
-        mod $engine {
+    ($backend:ident: $harness:expr) => {
+        mod $backend {
             tests_of_cases!($harness;
                 submit: every_field_comes_back, a_batch_enters_together_or_not_at_all, one_of_many_submits_a_key,
                     the_queue_limit_holds_for_many, a_refusal_is_recorded, one_of_many_queues_the_next_run,
@@ -72,7 +73,8 @@ macro_rules! conformance_tests {
                     transitions_apply_in_their_order, the_same_transition_applies_once, an_unknown_run_conflicts,
                     clearing_processes_is_no_event, an_ended_run_never_changes;
                 claims: they_come_by_priority_then_by_age, a_due_attempt_comes_before_queued_runs,
-                    a_strict_claim_stops_at_a_lease, a_claim_can_skip_leases, a_dependency_is_done_first,
+                    a_strict_claim_stops_at_a_lease, a_claim_can_skip_leases,
+                    a_claim_of_many_leaves_runs_that_need_labels, a_dependency_is_done_first,
                     a_run_of_a_stage_is_left_alone, a_run_that_timed_out_is_left_alone, each_claim_has_its_lock,
                     claims_see_the_transitions_of_their_call, no_run_is_claimed_twice;
                 queue: the_queue_is_in_order, only_the_first_of_each_lease_is_listed, timeouts_are_found,
@@ -86,6 +88,9 @@ macro_rules! conformance_tests {
                     runs_are_found_by_a_part_of_their_id, timings_are_those_of_the_runs, workers_come_and_go;
                 auto_run: there_is_one_record, only_its_worker_changes_it;
                 prune: old_requests_are_removed, what_is_needed_stays;
+                import: everything_is_copied, it_goes_on_above_what_was_copied, moments_are_on_the_clock_of_the_store,
+                    a_store_with_records_is_refused, records_can_be_replaced, an_import_that_fails_leaves_nothing,
+                    a_store_that_was_moved_does_not_change;
                 signals: a_change_signals, a_signal_can_be_forgotten;
                 clock: it_never_goes_back;
                 processes: no_update_of_another_process_is_lost, a_killed_process_leaves_whole_records;
@@ -94,4 +99,4 @@ macro_rules! conformance_tests {
     };
 }
 // The macro is in scope below its definition only.
-mod engines;
+mod backends;

@@ -1,14 +1,19 @@
-//! What this engine does and no other: several programs make the tables, and a newer schema.
+//! What this backend does and no other: several programs make the tables, and a newer schema.
 
 use std::thread;
 use std::time::Duration;
 
-use lockkeeper_store::{PostgresRunStore, RunStore, StoreError};
+use lockkeeper_core::id::HolderId;
+use lockkeeper_core::liveness::{Origin, ProcessRef};
+use lockkeeper_core::time::Ttl;
+use lockkeeper_store::runs::{Renewal, Worker};
+use lockkeeper_store::{PostgresRunStore, RunStore, SqliteRunStore, StoreError};
 
 use super::harness::skip;
+use super::import::{import, shown, source};
 use super::on_server::NEEDED;
 use super::own_database::Database;
-use super::sample::{request, submit};
+use super::sample::{request, submit, worker};
 
 fn open(database: &Database) -> Result<PostgresRunStore, StoreError> {
     PostgresRunStore::open(database.config(), "shop", Duration::from_secs(5))
@@ -39,4 +44,58 @@ fn a_newer_schema_is_refused() {
         database.execute(&format!("UPDATE {schema}.about SET version = version - 1"));
     }
     open(&database).unwrap();
+}
+
+/// Invariant 1. Two machines that are clones of each other have one worker: the second one loses the compare-and-set.
+#[test]
+fn a_session_is_renewed_by_the_one_who_renewed_it_last() {
+    let Some(database) = Database::new() else { return skip(NEEDED) };
+    let store = open(&database).unwrap();
+    let session = Ttl::new(Duration::from_secs(30)).unwrap();
+    let origin =
+        Origin { host: "here".to_owned(), boot: "now".to_owned(), pid_namespace: 1, session: Some(session) };
+    let registered = Worker {
+        id: worker("W-1"),
+        holder: HolderId(7),
+        origin,
+        process: ProcessRef { pid: 42, started: 1 },
+        jobs: 8,
+        labels: Vec::new(),
+        started_at: 5,
+        heartbeat_at: None,
+    };
+    store.register_worker(&registered).unwrap();
+    let found = || store.snapshot().unwrap().workers().unwrap().swap_remove(0);
+    let first = found();
+    assert_eq!(first.origin.session, Some(session));
+    let renew = |expected: &[i64], beat| store.renew_worker(&registered.id, expected, beat).unwrap();
+    assert_eq!(renew(&[5], 6), Renewal::Renewed);
+    assert!(found().heartbeat_at >= first.heartbeat_at && first.heartbeat_at.is_some());
+    // The clone still has the number from before.
+    assert_eq!(renew(&[5], 7), Renewal::Taken);
+    // One of the two may have been written by a call without an answer.
+    assert_eq!(renew(&[8, 6], 9), Renewal::Renewed);
+    store.remove_worker(&registered.id).unwrap();
+    assert_eq!(renew(&[9], 10), Renewal::Gone);
+}
+
+/// What one engine has kept comes back as it was, also the machines of runs and large positions.
+#[test]
+fn records_go_from_sqlite_to_a_server_and_back() {
+    let Some(database) = Database::new() else { return skip(NEEDED) };
+    let server = open(&database).unwrap();
+    let (_folder, first) = source();
+    import(&first, &server, false).unwrap();
+    assert_eq!(shown(&server), shown(&first));
+    submit(&server, &request("on the server"));
+    let there = tempfile::tempdir().unwrap();
+    let last = SqliteRunStore::open(there.path(), "this-boot").unwrap();
+    import(&server, &last, false).unwrap();
+    assert_eq!(shown(&last), shown(&server));
+    submit(&last, &request("back again"));
+    let other = PostgresRunStore::open(database.config(), "other", Duration::from_secs(5)).unwrap();
+    import(&last, &other, false).unwrap();
+    let before = other.snapshot().unwrap().last_position().unwrap();
+    submit(&other, &request("on the server again"));
+    assert!(other.snapshot().unwrap().last_position().unwrap() > before);
 }

@@ -4,7 +4,7 @@ use lockkeeper_testing::Started;
 
 use super::moves::ask;
 use super::sample::{SUCCESS, all_runs, claim, execute, request, run, store, submit};
-use super::{Harness, engines, other_process};
+use super::{Harness, backends, other_process};
 
 const ROUNDS: u32 = 25;
 const PROCESSES: u32 = 4;
@@ -13,8 +13,8 @@ const PROCESSES: u32 = 4;
 #[test]
 #[ignore = "other tests start it"]
 fn other_process() {
-    let (role, engine, address) = other_process::given();
-    let store = engines::named(&engine).open(&address);
+    let (role, backend, address) = other_process::given();
+    let store = backends::named(&backend).open(&address);
     match role.as_str() {
         "count" => {
             let id = all_runs(&*store).remove(0).id;

@@ -7,7 +7,7 @@ use lockkeeper_testing::until;
 use super::sample::{SUCCESS, claim, execute, finish, request, store, submit};
 use super::{Harness, LIMIT};
 
-/// Whether a signal came. An engine that cannot signal is polled, and has nothing to promise.
+/// Whether a signal came. A backend that cannot signal is polled, and has nothing to promise.
 fn is_signaled(signal: &dyn ChangeSignal) -> bool {
     let Some(descriptor) = signal.as_fd() else { return true };
     poll::wait(&[descriptor], Some(LIMIT)).unwrap().contains(0)

@@ -111,6 +111,6 @@ pub(super) fn an_intact_store_has_no_flaws(harness: &dyn Harness) {
     submit(&*store, &request_after("c", &["b"]));
     for thorough in [false, true] {
         let found = store.examine(thorough).unwrap();
-        assert!(found.flaws.is_empty() && !found.engine.is_empty(), "{found:?}");
+        assert!(found.flaws.is_empty() && !found.backend.is_empty(), "{found:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What this engine does and no other: impossible rows, and another boot.
+//! What this backend does and no other: impossible rows, and another boot.
 
 use lockkeeper_store::{RunStore, SqliteRunStore, StoreError};
 use rusqlite::Connection;

@@ -29,6 +29,7 @@ pub(super) fn every_field_comes_back(harness: &dyn Harness) {
         locks: vec!["db".parse().unwrap()],
         paths: vec!["src/**".parse().unwrap()],
         shared: true,
+        needs: vec!["gpu".parse().unwrap(), "linux/arm64".parse().unwrap()],
         priority: Priority::new(-7).unwrap(),
         after: vec!["before".parse().unwrap()],
         queue_timeout: Some(Duration::from_micros(90_000_001)),

@@ -1,6 +1,6 @@
 //! The macro that makes tests of a list of cases.
 
-/// Makes one test of each case, for one engine. A case is a function of a module of the crate.
+/// Makes one test of each case, for one backend. A case is a function of a module of the crate.
 macro_rules! tests_of_cases {
     ($harness:expr; $($module:ident: $($case:ident),+;)+) => {
         $(mod $module {

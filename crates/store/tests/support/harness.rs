@@ -1,13 +1,13 @@
-//! How the cases of a conformance suite open stores of one engine. `S` is the trait of the store.
+//! How the cases of a conformance suite open stores of one backend. `S` is the trait of the store.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use tempfile::TempDir;
 
-/// An engine of stores.
+/// A backend of stores.
 pub trait Harness<S: ?Sized>: Sync {
-    /// The name of the engine.
+    /// The name of the backend.
     fn name(&self) -> &'static str;
 
     /// A place with no store in it. It is cleared when it is dropped.
@@ -33,11 +33,11 @@ pub trait Place<S: ?Sized>: Send + Sync {
     /// Opens the store as one more user of it.
     fn open(&self) -> Arc<S>;
 
-    /// The address by which another process opens it; none for an engine of one process.
+    /// The address by which another process opens it; none for a backend of one process.
     fn address(&self) -> Option<String>;
 }
 
-/// An engine whose stores are folders.
+/// A backend whose stores are folders.
 pub struct InFolder<S: ?Sized> {
     pub name: &'static str,
     pub open: fn(&Path) -> Arc<S>,

@@ -1,4 +1,4 @@
-//! Engines whose stores are projects on a PostgreSQL server.
+//! Backends whose stores are projects on a server.
 
 use std::sync::Arc;
 
@@ -7,12 +7,14 @@ use super::harness::{Harness, Place};
 /// Names the PostgreSQL server of the tests, as `host=… port=… user=… dbname=…`.
 pub const SERVER: &str = "LOCKKEEPER_TEST_POSTGRES";
 
-/// What the tests of these engines need.
+/// What the tests on PostgreSQL need.
 pub const NEEDED: &str = "a PostgreSQL server in LOCKKEEPER_TEST_POSTGRES (scripts/with-postgres COMMAND)";
 
-/// An engine whose stores are projects on a PostgreSQL server.
+/// A backend whose stores are projects on a server.
 pub struct OnServer<S: ?Sized> {
     pub name: &'static str,
+    /// The environment variable that names the server, and what to say where it is not set.
+    pub server: (&'static str, &'static str),
     /// Opens the store of a project on a server.
     pub open: fn(&str, &str) -> Arc<S>,
 }
@@ -23,27 +25,35 @@ impl<S: ?Sized + 'static> Harness<S> for OnServer<S> {
     }
 
     fn lacks(&self) -> Option<&'static str> {
-        std::env::var_os(SERVER).is_none().then_some(NEEDED)
+        std::env::var_os(self.server.0).is_none().then_some(self.server.1)
     }
 
     fn place(&self) -> Box<dyn Place<S>> {
         let project = format!("conformance-{:x}", lockkeeper_platform::random::number().unwrap());
-        Box::new(Project { project, open: self.open })
+        Box::new(Project { project, server: self.address(), open: self.open })
     }
 
     fn open(&self, address: &str) -> Arc<S> {
-        (self.open)(&std::env::var(SERVER).unwrap(), address)
+        (self.open)(&self.address(), address)
+    }
+}
+
+impl<S: ?Sized> OnServer<S> {
+    /// The address of the server.
+    pub fn address(&self) -> String {
+        std::env::var(self.server.0).unwrap()
     }
 }
 
 struct Project<S: ?Sized> {
     project: String,
+    server: String,
     open: fn(&str, &str) -> Arc<S>,
 }
 
 impl<S: ?Sized> Place<S> for Project<S> {
     fn open(&self) -> Arc<S> {
-        (self.open)(&std::env::var(SERVER).unwrap(), &self.project)
+        (self.open)(&self.server, &self.project)
     }
 
     fn address(&self) -> Option<String> {

@@ -5,27 +5,27 @@ use std::io::{Read, Write};
 use lockkeeper_testing::{Started, this_test};
 
 const ROLE: &str = "LOCKKEEPER_CONFORMANCE_ROLE";
-const ENGINE: &str = "LOCKKEEPER_CONFORMANCE_ENGINE";
+const BACKEND: &str = "LOCKKEEPER_CONFORMANCE_BACKEND";
 const ADDRESS: &str = "LOCKKEEPER_CONFORMANCE_ADDRESS";
 
-/// What such a process was given: its role, the name of its engine, and the address of the store.
+/// What such a process was given: its role, the name of its backend, and the address of the store.
 pub fn given() -> (String, String, String) {
     let variable = |name| std::env::var(name).unwrap();
-    (variable(ROLE), variable(ENGINE), variable(ADDRESS))
+    (variable(ROLE), variable(BACKEND), variable(ADDRESS))
 }
 
-/// The address, or none with a message if the engine lives in one process.
-pub fn address(engine: &str, address: Option<String>) -> Option<String> {
+/// The address, or none with a message if the backend lives in one process.
+pub fn address(backend: &str, address: Option<String>) -> Option<String> {
     if address.is_none() {
-        println!("{engine}: left out, since it lives in one process");
+        println!("{backend}: left out, since it lives in one process");
     }
     address
 }
 
 /// Starts another process in a role, and waits until it says this word.
-pub fn start(engine: &str, address: &str, role: &str, says: &str) -> Started {
+pub fn start(backend: &str, address: &str, role: &str, says: &str) -> Started {
     let mut command = this_test("processes::other_process");
-    command.env(ROLE, role).env(ENGINE, engine).env(ADDRESS, address);
+    command.env(ROLE, role).env(BACKEND, backend).env(ADDRESS, address);
     let mut started = Started::of(&mut command);
     started.line_with(says);
     started

@@ -1,18 +1,18 @@
-//! Engines whose connections to the server break now and then.
+//! Backends whose connections to the server break now and then.
 
 use std::sync::Arc;
 
-use lockkeeper_testing::{Dice, PostgresProxy};
+use lockkeeper_testing::{Dice, ServerProxy};
 
 use super::harness::{Harness, Place};
-use super::on_server::{OnServer, SERVER};
+use super::on_server::OnServer;
 
 /// About one message of this number breaks its connection.
 const OFTEN: u64 = 20;
 /// How often connections break after a store was opened. A call is tried once more than that, so it never sees its last break.
 const MOST: usize = 2;
 
-/// An engine on a server, behind a proxy that breaks connections at random messages. The environment variable
+/// A backend on a server, behind a proxy that breaks connections at random messages. The environment variable
 /// LOCKKEEPER_SEED repeats a run.
 pub struct ThroughProxy<S: ?Sized>(pub OnServer<S>);
 
@@ -26,7 +26,7 @@ impl<S: ?Sized + 'static> Harness<S> for ThroughProxy<S> {
     }
 
     fn place(&self) -> Box<dyn Place<S>> {
-        let proxy = PostgresProxy::start(&std::env::var(SERVER).unwrap());
+        let proxy = ServerProxy::start(&self.0.address());
         let project = self.0.place().address().unwrap();
         Box::new(Behind { proxy, project, open: self.0.open, dice: Dice::from_environment() })
     }
@@ -37,7 +37,7 @@ impl<S: ?Sized + 'static> Harness<S> for ThroughProxy<S> {
 }
 
 struct Behind<S: ?Sized> {
-    proxy: PostgresProxy,
+    proxy: ServerProxy,
     project: String,
     open: fn(&str, &str) -> Arc<S>,
     dice: Dice,

@@ -72,7 +72,7 @@ impl Reader<'_> {
             for effect in effects(&tokens(program), &variables) {
                 match effect {
                     Effect::Writes(Some(file)) => self.write(&Value::Text(file), state, Extent::File),
-                    Effect::Runs(Some(command)) => self.run_text(&command, &mut state.clone()),
+                    Effect::Runs(Some(command)) => self.run_elsewhere(&command, state),
                     Effect::Writes(None) => self.writes.not_known("a file that awk names"),
                     Effect::Runs(None) => self.writes.not_known("a command that awk makes"),
                 }

@@ -1,4 +1,4 @@
-//! Editors that write files in place: `perl -i`, `ruby -i`, `ed`, `ex`, `vim -es`; `sed` and `awk` have files of their own.
+//! Editors that write files in place: `perl -i`, `ruby -i`, `vim -es`; `sed`, `awk` and `ed` have files of their own.
 
 use super::Call;
 use crate::shell::arguments::Arguments;
@@ -12,10 +12,7 @@ impl Reader<'_> {
             "sed" => self.sed(call, state),
             "perl" | "ruby" => self.one_liner(call, state),
             "awk" | "gawk" | "mawk" | "nawk" => self.awk(call, state),
-            "ed" | "ex" => {
-                let arguments = Arguments::parse(call.arguments, &["-c", "-p"]);
-                self.write_all(&arguments.operands, state, Extent::File);
-            }
+            "ed" | "ex" => self.ed(call, state),
             "vim" | "vi" | "nvim" => self.vim(call, state),
             _ => return false,
         }
@@ -28,9 +25,16 @@ impl Reader<'_> {
         let mut with_value = vec!["-c", "--cmd", "-S", "-u", "-i", "-w", "-W", "-T", "-t", "-q"];
         with_value.extend(Some("-s").filter(|_| !call.arguments.iter().any(is_silent)));
         let arguments = Arguments::parse(call.arguments, &with_value);
+        // Only a command can write then.
+        let is_read_only = arguments.has(&["-R", "-M"]);
+        let is_command = |value: &Value| value.text().is_some_and(|text| text.starts_with('+'));
+        let commands = ["-c", "--cmd", "-S", "-s", "-e", "-E", "-w", "-W"];
+        if is_read_only && !arguments.has(&commands) && !arguments.operands.iter().any(is_command) {
+            return;
+        }
         let is_file = |value: &&Value| !value.text().is_some_and(|text| text.starts_with('+'));
         let files: Vec<Value> = arguments.operands.iter().filter(is_file).cloned().collect();
-        self.write_all(&files, state, Extent::File);
+        self.write_all(if is_read_only { &[] } else { &files }, state, Extent::File);
         self.writes.not_known("an editor that may write more than the files that it is given");
     }
 

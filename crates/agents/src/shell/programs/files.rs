@@ -4,10 +4,12 @@ use std::path::Path;
 
 use super::Call;
 use crate::patch;
+use crate::place::join;
 use crate::shell::arguments::Arguments;
 use crate::shell::reader::{Extent, Input, Reader};
 use crate::shell::state::State;
 use crate::shell::value::Value;
+use crate::writes::Target;
 
 impl Reader<'_> {
     pub(super) fn file_program(&mut self, call: &Call<'_>, state: &State) -> bool {
@@ -184,9 +186,21 @@ impl Reader<'_> {
                     self.write(&Value::Pattern(format!("{folder}/{name}")), state, extent);
                 }
                 // `cp -r a/. b` writes some of b: not all of b is to be denied for that.
-                (Some(_), _, Value::Text(_)) => self.writes.not_known("which files of a folder are copied"),
+                (Some(_), Value::Text(from), Value::Text(folder)) => self.copy_content(from, folder, state),
                 _ => self.writes.not_known("a copy whose name only the shell knows"),
             }
+        }
+    }
+
+    /// `cp -r FROM/. FOLDER`: a file in the folder for each file that is in the other one.
+    fn copy_content(&mut self, from: &str, folder: &str, state: &State) {
+        let files = state.cwd.as_deref().and_then(|cwd| self.files_below(&join(cwd, from)));
+        let Some(files) = files else {
+            self.writes.not_known("which files of a folder are copied");
+            return;
+        };
+        for file in files {
+            self.write(&Value::Text(format!("{}/{file}", folder.trim_end_matches('/'))), state, Extent::File);
         }
     }
 
@@ -260,20 +274,43 @@ impl Reader<'_> {
             self.write(&file.clone(), &state, Extent::File);
             return;
         }
-        let strip =
-            arguments.value(&["-p", "--strip"]).and_then(Value::text).map_or(Some(0), |n| n.parse().ok());
-        self.unified(call.input, strip, &state);
+        let named = arguments.value(&["-i", "--input"]).or(arguments.operands.get(1));
+        let input = match named {
+            Some(file) => self.input_of(file, call.input, &state),
+            None => call.input.clone(),
+        };
+        // Without the option, only the last part of a name counts.
+        let strip = arguments.value(&["-p", "--strip"]);
+        let strip = strip.map_or(Some(usize::MAX), |strip| strip.text()?.parse().ok());
+        self.unified(&input, strip, &state);
     }
 
-    /// A unified diff on standard input.
+    /// A unified diff.
     pub(super) fn unified(&mut self, input: &Input, strip: Option<usize>, state: &State) {
-        match (input, strip) {
-            (Input::Text(diff), Some(strip)) => {
-                for path in patch::unified_paths(diff, strip) {
+        let diff = match input {
+            Input::Text(diff) => Some(diff.clone()),
+            // The script may change the file before.
+            Input::File(file) if !self.may_have_written(file) => (self.place.text)(file),
+            Input::File(_) | Input::None | Input::Names(_) | Input::Unknown => None,
+        };
+        self.spend(diff.as_ref().map_or(0, String::len));
+        let paths = diff.zip(strip).map(|(diff, strip)| patch::unified_paths(&diff, strip));
+        match paths.filter(|paths| !paths.is_empty()) {
+            Some(paths) => {
+                for path in paths {
                     self.write(&Value::Text(path), state, Extent::File);
                 }
             }
-            _ => self.writes.not_known("a patch in a file"),
+            None => self.writes.not_known("a patch that is not known before"),
+        }
+    }
+
+    /// What is read from a file that an argument names; `-` is the standard input.
+    pub(in crate::shell) fn input_of(&self, file: &Value, input: &Input, state: &State) -> Input {
+        match self.target(file, state, Extent::File) {
+            _ if file.text() == Some("-") => input.clone(),
+            Ok(Some(Target::File(path))) => Input::File(path),
+            _ => Input::Unknown,
         }
     }
 

@@ -46,7 +46,7 @@ impl Reader<'_> {
             }
         }
         if let Some((program, arguments)) = words.split_first() {
-            self.program(program, arguments, &mut state.clone(), &Input::None);
+            self.program(program, arguments, state.clone(), &Input::None);
         }
     }
 }
@@ -70,19 +70,39 @@ fn begins(arguments: &[Value]) -> usize {
 fn found(starts: &[Value], expression: &[Value]) -> Vec<Value> {
     let here = [Value::Text(".".to_owned())];
     let starts = if starts.is_empty() { &here } else { starts };
-    let name = name_of(expression);
-    starts.iter().map(|start| found_below(start, name.as_deref())).collect()
+    let chosen = chosen_by(expression);
+    starts.iter().map(|start| found_below(start, chosen.as_ref())).collect()
 }
 
-/// The pattern of names, `*` if there is none. `None`: the expression chooses in a way that is not followed.
-fn name_of(expression: &[Value]) -> Option<String> {
-    let mut name = None;
+/// Which files an expression chooses, as far as a pattern can say.
+#[derive(Default)]
+struct Chosen {
+    name: Option<String>,
+    path: Option<String>,
+    /// Only entries of the folder itself.
+    is_flat: bool,
+}
+
+/// What an expression chooses. `None`: it chooses in a way that is not followed.
+fn chosen_by(expression: &[Value]) -> Option<Chosen> {
+    let mut chosen = Chosen::default();
     let mut at = 0;
     while let Some(argument) = expression.get(at) {
+        let value = || expression.get(at + 1)?.text();
         match argument.text()? {
-            "-name" if name.is_none() => {
-                // `find` does not expand braces.
-                name = Some(expression.get(at + 1)?.text()?.replace('{', r"\{").replace('}', r"\}"));
+            // `find` does not expand braces.
+            "-name" if chosen.name.is_none() => {
+                chosen.name = Some(value()?.replace('{', r"\{").replace('}', r"\}"));
+                at += 2;
+            }
+            "-path" | "-wholename" if chosen.path.is_none() => {
+                chosen.path = Some(value()?.replace('{', r"\{").replace('}', r"\}"));
+                at += 2;
+            }
+            // What is left out makes the set smaller.
+            "-not" | "!" if matches!(value()?, "-name" | "-path" | "-wholename" | "-type") => at += 3,
+            "-maxdepth" if value()? == "1" => {
+                chosen.is_flat = true;
                 at += 2;
             }
             "-type" => at += 2,
@@ -94,14 +114,43 @@ fn name_of(expression: &[Value]) -> Option<String> {
             _ => return None,
         }
     }
-    Some(name.unwrap_or_else(|| "*".to_owned()))
+    Some(chosen)
 }
 
-fn found_below(start: &Value, name: Option<&str>) -> Value {
-    match (start, name) {
-        (Value::Text(start), Some(name)) if !start.is_empty() => {
-            Value::Pattern(format!("{}/**/{name}", escaped(start.trim_end_matches('/'))))
-        }
-        _ => Value::Unknown,
+fn found_below(start: &Value, chosen: Option<&Chosen>) -> Value {
+    let (Value::Text(start), Some(chosen)) = (start, chosen) else { return Value::Unknown };
+    if start.is_empty() {
+        return Value::Unknown;
     }
+    let below = escaped(start.trim_end_matches('/'));
+    let name = chosen.name.as_deref().unwrap_or("*");
+    let pattern = match &chosen.path {
+        _ if chosen.is_flat => Some(format!("{below}/{name}")),
+        None => Some(format!("{below}/**/{name}")),
+        Some(path) => path_pattern(path, start, name),
+    };
+    pattern.map_or(Value::Unknown, Value::Pattern)
+}
+
+/// The paths that fit both `-path` and `-name`. A `*` of `-path` also stands for several folders.
+fn path_pattern(path: &str, start: &str, name: &str) -> Option<String> {
+    let mut parts: Vec<&str> = Vec::new();
+    // A path that begins with a wildcard begins anywhere below the start.
+    if path.starts_with('*') {
+        parts.push(start.trim_end_matches('/'));
+    }
+    let count = path.split('/').count();
+    for (at, part) in path.split('/').enumerate() {
+        match part {
+            "*" | "**" if at + 1 == count => parts.extend(["**", name]),
+            "*" | "**" => parts.push("**"),
+            _ if !part.contains(['*', '?', '[']) => parts.push(part),
+            // `*.rs` at the end: in any folder from here on.
+            _ if at + 1 == count && part.rfind('*') == Some(0) && name == "*" => parts.extend(["**", part]),
+            _ => return None,
+        }
+    }
+    let is_name = path.rsplit('/').next().is_some_and(|last| !last.contains('*'));
+    // An exact name at the end, and another condition on the name.
+    (!is_name || name == "*").then(|| parts.join("/"))
 }

@@ -64,6 +64,23 @@ struct Git<'a> {
     state: State,
 }
 
+impl Git<'_> {
+    /// Whether it shows a help page, or what was done so far.
+    fn only_asks(&self) -> bool {
+        let first = self.arguments.first().and_then(Value::text);
+        let shows = |options: &[&str]| Arguments::parse(self.arguments, &[]).has(options);
+        match (self.command, first) {
+            (_, Some("--help")) => true,
+            (_, Some("-h")) => self.arguments.len() == 1,
+            ("bisect", Some("log" | "terms" | "view" | "visualize" | "help")) => true,
+            ("am" | "rebase", _) => shows(&["--show-current-patch"]),
+            ("pull", _) => shows(&["--dry-run"]),
+            ("commit", _) => shows(&["--short", "--porcelain", "--long"]),
+            _ => false,
+        }
+    }
+}
+
 impl Reader<'_> {
     pub(super) fn git(&mut self, call: &Call<'_>, state: &State) -> bool {
         if call.name != "git" {
@@ -75,6 +92,8 @@ impl Reader<'_> {
             let takes = matches!(option, "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace");
             if option == "-C" {
                 self.change_folder(Some(rest.get(1).unwrap_or(&Value::Unknown)), &mut state);
+            } else if matches!(option, "--help" | "-h" | "--version" | "-v") {
+                return true;
             } else if option.starts_with("--git-dir") || option.starts_with("--work-tree") {
                 self.writes.not_known("git with a work tree of its own");
             }
@@ -86,6 +105,9 @@ impl Reader<'_> {
             return true;
         };
         let git = Git { command, arguments, state };
+        if git.only_asks() {
+            return true;
+        }
         if READING.contains(&command) {
             let arguments = Arguments::parse(arguments, &["--output"]);
             arguments.values(&["--output"]).for_each(|file| self.write(file, &git.state, Extent::File));
@@ -126,12 +148,14 @@ impl Reader<'_> {
                 }
                 let strip =
                     arguments.value(&["-p"]).and_then(Value::text).map_or(Some(1), |n| n.parse().ok());
-                let from_input = matches!(arguments.operands.as_slice(), [] | [Value::Text(_)])
-                    && arguments.operands.first().and_then(Value::text).is_none_or(|text| text == "-");
-                if from_input && !arguments.has(&["--directory"]) {
-                    self.unified(call.input, strip, state);
-                } else {
-                    self.writes.not_known("a patch in a file");
+                let inputs = match arguments.operands.as_slice() {
+                    [] => vec![call.input.clone()],
+                    files => files.iter().map(|file| self.input_of(file, call.input, state)).collect(),
+                };
+                if arguments.has(&["--directory"]) {
+                    self.writes.not_known("a patch for another folder");
+                } else if !arguments.has(&["--cached"]) {
+                    inputs.iter().for_each(|input| self.unified(input, strip, state));
                 }
                 if arguments.has(&["--index", "--cached", "-3", "--3way"]) {
                     self.use_git(git, &[GitPart::Index], false, Staged::Nothing);
@@ -177,7 +201,12 @@ impl Reader<'_> {
         let first = git.arguments.first().and_then(Value::text);
         match git.command {
             "switch" => {
-                let new = arguments.has(&["-c", "-C", "--create"]) && arguments.operands.is_empty();
+                let with_value = ["-c", "-C", "--create", "--force-create", "--orphan", "--conflict"];
+                let arguments = Arguments::parse(git.arguments, &with_value);
+                // With force the changes of the work tree are thrown away.
+                let forced = arguments.has(&["-f", "--force", "--discard-changes", "-m", "--merge"]);
+                let created = arguments.has(&["-c", "-C", "--create", "--force-create"]);
+                let new = created && !forced && arguments.operands.is_empty();
                 let parts: &[GitPart] = if new { &[Head, Refs] } else { &[Head, Index] };
                 self.use_git(git, parts, !new, Staged::Nothing);
             }

@@ -120,7 +120,7 @@ impl Reader<'_> {
                 paths.push(opened(&arguments, &variables));
             } else if SHELLS.iter().any(|known| called(known)) {
                 if let Some(line) = text(0) {
-                    self.run_text(&line, &mut state.clone());
+                    self.run_elsewhere(&line, state);
                 }
             } else if METHODS.contains(&last) && !arguments.is_empty() {
                 paths.push(path_before(&tokens[..=at], &variables));

@@ -1,7 +1,7 @@
 //! `sed`: files that it edits in place, and those that its script writes with `w`.
 
 use super::Call;
-use crate::shell::arguments::Arguments;
+use crate::shell::arguments::{Arguments, long_name};
 use crate::shell::reader::{Extent, Reader};
 use crate::shell::state::State;
 use crate::shell::value::Value;
@@ -50,7 +50,7 @@ impl Reader<'_> {
         for effect in effects {
             match effect {
                 Effect::Writes(file) => self.write(&Value::Text(file.to_owned()), state, Extent::File),
-                Effect::Runs(Some(command)) => self.run_text(command, &mut state.clone()),
+                Effect::Runs(Some(command)) => self.run_elsewhere(command, state),
                 Effect::Runs(None) => self.writes.not_known("commands that sed reads from its input"),
             }
         }
@@ -59,10 +59,11 @@ impl Reader<'_> {
 
 /// The suffix of `sed -i`, empty if there is none. `None`: the option is another one.
 fn in_place_suffix(option: &str) -> Option<&str> {
-    if let Some(rest) = option.strip_prefix("--in-place") {
-        return rest.is_empty().then_some("").or_else(|| rest.strip_prefix('='));
+    if option.starts_with("--") {
+        let (name, suffix) = option.split_once('=').unwrap_or((option, ""));
+        return long_name(name, &["--in-place"]).map(|_| suffix);
     }
-    let letters = option.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+    let letters = option.strip_prefix('-')?;
     // The rest of a cluster is the value of the first letter that takes one.
     let at = letters.find(['i', 'e', 'f', 'l'])?;
     letters[at..].strip_prefix('i')

@@ -1,7 +1,8 @@
 //! Programs that run other programs: shells, `env`, `sudo`, `xargs`, package runners.
 
 use super::Call;
-use crate::shell::arguments::Arguments;
+use crate::shell::arguments::{Arguments, long_name};
+use crate::shell::outcome::Outcome;
 use crate::shell::reader::{Extent, Input, Reader};
 use crate::shell::state::State;
 use crate::shell::value::Value;
@@ -24,7 +25,6 @@ fn options_of(name: &str) -> Option<&'static [&'static str]> {
         "stdbuf" => &["-i", "-o", "-e"],
         "timeout" => &["-s", "-k", "--signal", "--kill-after"],
         "time" => &["-f", "--format", "-o", "--output"],
-        "exec" => &["-a"],
         "npx" | "bunx" => &["-p", "--package", "-c", "--call"],
         "xargs" => &[
             "-I",
@@ -43,15 +43,27 @@ fn options_of(name: &str) -> Option<&'static [&'static str]> {
         "flock" => &["-w", "--timeout", "-E", "--conflict-exit-code"],
         "strace" => &["-o", "-e", "-s", "-p", "-P", "-u", "-E", "-a", "-b", "-I", "-O", "-S", "-X"],
         "xvfb-run" => &["-s", "-n", "-e", "-f"],
-        "taskset" | "chrt" | "fakeroot" | "nohup" | "setsid" | "command" | "builtin" | "chronic"
-        | "unbuffer" | "busybox" | "noglob" | "nocorrect" | "toybox" | "entr" | "prlimit" | "linux32"
-        | "linux64" | "dbus-run-session" => &[],
+        "taskset" | "chrt" | "fakeroot" | "nohup" | "setsid" | "chronic" | "unbuffer" | "busybox"
+        | "noglob" | "nocorrect" | "toybox" | "entr" | "prlimit" | "linux32" | "linux64"
+        | "dbus-run-session" => &[],
         _ => return None,
     })
 }
 
 impl Reader<'_> {
-    pub(super) fn wrapper(&mut self, call: &Call<'_>, state: &mut State) -> bool {
+    /// `command`, `builtin` and `exec`: the shell itself runs the rest.
+    pub(super) fn unwrapped(&mut self, call: &Call<'_>, state: State) -> Outcome {
+        let (options, rest) =
+            leading_options(call.arguments, if call.name == "exec" { &["-a"] } else { &[] });
+        if call.name == "command" && options.has(&["-v", "-V"]) {
+            return Outcome::either(state);
+        }
+        let outcome = self.inner(rest, state, call.input);
+        // After `exec PROGRAM` there is no shell any more. Without a program it only redirects.
+        if call.name == "exec" && !rest.is_empty() { Outcome::default() } else { outcome }
+    }
+
+    pub(super) fn wrapper(&mut self, call: &Call<'_>, state: &State) -> bool {
         if matches!(call.name, "bash" | "sh" | "dash" | "zsh" | "ksh" | "mksh" | "ash" | "rbash" | "fish") {
             self.shell(call, state);
             return true;
@@ -68,15 +80,14 @@ impl Reader<'_> {
         if let Some(skip) = runner_words(call) {
             let was_coordinated = self.is_coordinated;
             self.is_coordinated |= call.name == "lockkeeper";
-            self.inner(&call.arguments[skip..], state, call.input);
+            self.inner(&call.arguments[skip..], state.clone(), call.input);
             self.is_coordinated = was_coordinated;
             return true;
         }
         let Some(with_value) = options_of(call.name) else { return false };
         let (options, mut rest) = leading_options(call.arguments, with_value);
-        // `cd` in another process does not change the folder of this shell.
         let mut own = state.clone();
-        let state = if matches!(call.name, "command" | "builtin" | "exec") { state } else { &mut own };
+        let state = &mut own;
         let folder = match call.name {
             "env" => options.value(&["-C", "--chdir"]),
             "sudo" | "doas" => options.value(&["-D", "--chdir"]),
@@ -87,7 +98,6 @@ impl Reader<'_> {
             self.change_folder(folder, state);
         }
         match call.name {
-            "command" if options.has(&["-v", "-V"]) => return true,
             "xargs" => {
                 self.xargs(&options, rest, state, call.input);
                 return true;
@@ -142,7 +152,7 @@ impl Reader<'_> {
                 if let [option, Value::Text(script)] = rest
                     && matches!(option.text(), Some("-c" | "--command"))
                 {
-                    self.run_text(script, &mut state.clone());
+                    self.run_elsewhere(script, state);
                     return true;
                 }
             }
@@ -163,13 +173,14 @@ impl Reader<'_> {
             }
             _ => {}
         }
-        self.inner(rest, state, call.input);
+        self.inner(rest, own, call.input);
         true
     }
 
-    pub(super) fn inner(&mut self, words: &[Value], state: &mut State, input: &Input) {
-        if let Some((program, arguments)) = words.split_first() {
-            self.program(program, arguments, state, input);
+    pub(super) fn inner(&mut self, words: &[Value], state: State, input: &Input) -> Outcome {
+        match words.split_first() {
+            Some((program, arguments)) => self.program(program, arguments, state, input),
+            None => Outcome::ok(state),
         }
     }
 
@@ -222,7 +233,7 @@ impl Reader<'_> {
     /// Reads a text as a shell does that gets it as its command line.
     fn shell_line(&mut self, line: &Value, state: &State) {
         match line {
-            Value::Text(script) => self.run_text(script, &mut state.clone()),
+            Value::Text(script) => self.run_elsewhere(script, state),
             _ => self.writes.not_known("a shell line that only the shell knows"),
         }
     }
@@ -235,18 +246,18 @@ impl Reader<'_> {
             return;
         }
         if options.has(&["-c"]) {
-            for (number, value) in rest.iter().skip(1).enumerate() {
-                inner.set(&number.to_string(), vec![value.clone()]);
-            }
+            inner.arguments = Some(rest.get(2..).unwrap_or_default().to_vec());
+            inner.set("0", rest.get(1).cloned().into_iter().collect());
             match rest.first() {
-                Some(Value::Text(script)) => self.run_text(script, &mut inner),
+                Some(Value::Text(script)) => self.run_elsewhere(script, &inner),
                 Some(_) => self.writes.not_known("a command line that only the shell knows"),
                 None => {}
             }
         } else if rest.is_empty() || options.has(&["-s"]) {
+            inner.arguments = Some(rest.to_vec());
             match call.input {
-                Input::Text(script) => self.run_text(script, &mut inner),
-                Input::Names(_) | Input::Unknown | Input::None => {
+                Input::Text(script) => self.run_elsewhere(script, &inner),
+                Input::Names(_) | Input::File(_) | Input::Unknown | Input::None => {
                     self.writes.not_known("a script from standard input");
                 }
             }
@@ -300,7 +311,7 @@ fn leading_options<'a>(arguments: &'a [Value], with_value: &[&str]) -> (Argument
         let letters: Vec<String> = text.chars().skip(1).map(|letter| format!("-{letter}")).collect();
         let takes = |name: &String| with_value.contains(&name.as_str());
         let takes_next = match text.starts_with("--") {
-            true => with_value.contains(&text),
+            true => long_name(text, with_value).is_some(),
             false => letters.iter().position(takes).is_some_and(|at| at + 1 == letters.len()),
         };
         at += 1 + usize::from(takes_next);

@@ -14,7 +14,8 @@ impl Reader<'_> {
         let names = names_for_xargs(options, input).unwrap_or_else(|| vec![Value::Unknown]);
         let mark = options.value(&["-I"]).and_then(Value::text).filter(|mark| !mark.is_empty());
         if mark.is_none() && !options.has(&["-n", "-L", "--max-args"]) {
-            return self.inner(&[rest, &names].concat(), &mut state.clone(), &Input::None);
+            self.inner(&[rest, &names].concat(), state.clone(), &Input::None);
+            return;
         }
         for name in names {
             let replaced = |word: &Value| match (word.text(), mark, &name) {
@@ -25,7 +26,7 @@ impl Reader<'_> {
             };
             let mut words: Vec<Value> = rest.iter().map(replaced).collect();
             words.extend(Some(name.clone()).filter(|_| mark.is_none()));
-            self.inner(&words, &mut state.clone(), &Input::None);
+            self.inner(&words, state.clone(), &Input::None);
         }
     }
 }
@@ -40,7 +41,7 @@ fn names_for_xargs(options: &Arguments, input: &Input) -> Option<Vec<Value>> {
     let text = match input {
         Input::Names(names) => return Some(names.clone()),
         Input::Text(text) => text,
-        Input::None | Input::Unknown => return None,
+        Input::None | Input::File(_) | Input::Unknown => return None,
     };
     let delimiter = options.value(&["-d", "--delimiter"]).map(|value| value.text().unwrap_or_default());
     let in_lines = delimiter == Some(r"\n") || (delimiter.is_none() && options.has(&["-I"]));

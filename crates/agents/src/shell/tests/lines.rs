@@ -31,8 +31,8 @@ fn the_simple_commands_of_a_line_are_found() {
         ]
     );
     assert_eq!(
-        commands("(cd a; for i in 1 2; do ./m $i $(date); done)"),
-        [": cd a", "/a: date", "/a: ./m 1 …", "/a: ./m 2 …"],
+        commands("(cd src; for i in 1 2; do ./m $i $(date); done)"),
+        [": cd src", "/src: date", "/src: ./m 1 …", "/src: ./m 2 …"],
         "loops and substitutions"
     );
     assert_eq!(commands("lockkeeper exec db -- ./migrate"), [": lockkeeper exec db -- ./migrate"]);

@@ -46,6 +46,18 @@ pub fn mark(run: &Run, mark: &Mark, now: Stamp) -> Result<Transition, Transition
     Ok(with_exit_code(end(run, result, None, now)?, mark, run))
 }
 
+/// The transitions of a run whose work another program has done: it is claimed, and has succeeded without a command.
+pub fn succeed_elsewhere(
+    run: &Run,
+    worker: WorkerId,
+    why: String,
+    now: Stamp,
+) -> Result<[Transition; 2], TransitionError> {
+    let claimed = claim(run, Claimant { worker, holder: None, lease: None }, now)?;
+    let ended = end(&claimed.run, RunResult::Succeeded, Some(why), now)?;
+    Ok([claimed, ended])
+}
+
 /// Adds the exit code that an executor reports, or the one that was known before.
 fn with_exit_code(transition: Transition, mark: &Mark, before: &Run) -> Transition {
     let ending = mark.exit_code.map(Ending::Exited).or(before.ending());

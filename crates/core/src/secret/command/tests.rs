@@ -16,6 +16,12 @@ fn values_of_secret_flags_and_variables_are_hidden() {
     check(&["x", "--password=a&b;c d", "A_TOKEN=\"a;b\""], &["x", "--password=***", "A_TOKEN=***"]);
     check(&["x", "--set", "db.password=abc"], &["x", "--set", "db.password=***"]);
     check(&["curl", "-u", "me:abc", "host"], &["curl", "-u", "me:***", "host"]);
+    check(&["curl", "-ume:abc", "host"], &["curl", "-ume:***", "host"]);
+    check(
+        &["curl", "--user=me:abc", "--proxy-user=me:abc"],
+        &["curl", "--user=me:***", "--proxy-user=me:***"],
+    );
+    check(&["sort", "-u", "-uroot"], &["sort", "-u", "-uroot"]);
 }
 
 #[test]

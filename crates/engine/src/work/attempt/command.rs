@@ -9,13 +9,13 @@ use crate::work::claimer::Claimed;
 use crate::work::processes::RUN_ID;
 use lockkeeper_platform::exec::{Mode, Spec, StartError};
 
-/// What to start for a claimed run. `variables` are set besides those of the request; `state` is the state folder, and `leases`
-/// tells the store of leases from every other one.
+/// What to start for a claimed run, in the folder `dir`. `variables` are set besides those of the request; `state` is the state folder, and `leases`
+/// identifies the lease store.
 pub(super) fn spec(
     claimed: &mut Claimed,
     variables: &[(String, String)],
     (state, leases): (&Path, &Path),
-    log: PathBuf,
+    (dir, log): (PathBuf, PathBuf),
 ) -> Spec {
     let inherit = claimed.inherit.take();
     let mut words = claimed.request.command.iter().map(OsString::from);
@@ -24,7 +24,7 @@ pub(super) fn spec(
         args: words.collect(),
         env: environment(claimed, variables, state, leases),
         only_env: true,
-        dir: Some(PathBuf::from(&claimed.request.dir)),
+        dir: Some(dir),
         log: Some(log),
         inherit,
         mode: Mode::Worker,
@@ -57,9 +57,9 @@ fn environment(
 }
 
 /// Says why a command did not start, so that the person who wrote it knows what to change.
-pub(super) fn why_not_started(error: &StartError, dir: &str) -> String {
-    if !Path::new(dir).is_dir() {
-        return format!("the folder {dir} is not there");
+pub(super) fn why_not_started(error: &StartError, dir: &Path) -> String {
+    if !dir.is_dir() {
+        return format!("the folder {} is not there", dir.display());
     }
     match std::error::Error::source(error) {
         Some(cause) => format!("{error}: {cause}"),

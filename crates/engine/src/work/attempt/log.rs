@@ -20,7 +20,7 @@ use lockkeeper_platform::{access, fs as local};
 const HEAD: u64 = 1024 * 1024;
 /// Holes begin and end at blocks.
 const BLOCK: u64 = 4096;
-/// How soon and how late the next look at a log is.
+/// The shortest and the longest time until the size of a log is read again.
 const SOONEST: Duration = Duration::from_millis(250);
 const LATEST: Duration = Duration::from_secs(5);
 
@@ -72,7 +72,7 @@ impl AttemptLog {
         self.reusable.take().map_or(Ok(()), |log| log.move_to(&self.folder))
     }
 
-    /// Cuts what was written since the last look. Returns the log of the slot if nothing was.
+    /// Cuts the log if it is too long. Returns the log of the slot if nothing was written to it.
     pub(super) fn finish(mut self) -> io::Result<Option<ReusableLog>> {
         // A log that cannot be cut is only larger than it should be.
         let _ = self.look(LATEST);
@@ -94,7 +94,7 @@ impl AttemptLog {
         if kept > self.limit {
             self.cut(size)?;
         }
-        // In time to see it before it has grown by half of its limit.
+        // Soon enough to read the size before the log has grown by half of its limit.
         let bytes_per_second = grown.max(1) as f64 / elapsed.as_secs_f64().max(0.001);
         let soon = (self.limit as f64 / 2.0 / bytes_per_second).min(LATEST.as_secs_f64());
         Ok(Duration::from_secs_f64(soon).clamp(SOONEST, LATEST))

@@ -30,7 +30,7 @@ pub(in crate::work) fn folder_of(state: &Path, worker: &WorkerId) -> PathBuf {
     folder(state).join(worker.as_str())
 }
 
-/// An empty log, for the next run of a slot.
+/// The log file of a slot. A run uses it until it writes something or lasts longer than 20 ms.
 #[derive(Debug)]
 pub(super) struct ReusableLog {
     path: PathBuf,
@@ -54,7 +54,7 @@ impl ReusableLog {
         if log.is_unused()? { Ok(log) } else { Err(io::ErrorKind::AlreadyExists.into()) }
     }
 
-    /// Names the run that uses it from now on. Fails when it is not where it was.
+    /// Names the run that uses it from now on. Fails if the file was moved, or the run id is too long.
     pub(super) fn assign(&self, run: &RunId) -> io::Result<()> {
         let text = format!("{run:<width$}\n", width = WIDTH - 1);
         if text.len() != WIDTH || !self.path.try_exists()? {
@@ -82,7 +82,7 @@ impl ReusableLog {
     }
 }
 
-/// Gives a run the log that its worker had for it, if anything is in it or will be.
+/// Gives a run the log that a slot of its worker used for it, if something is in it or a process can still write to it.
 pub(in crate::work) fn rescue(state: &Path, run: &RunId, to: &RunFolder) -> io::Result<()> {
     for worker in entries(&folder(state)) {
         for name in
@@ -112,12 +112,12 @@ fn move_if_used(path: &Path, to: &RunFolder) -> io::Result<()> {
     }
 }
 
-/// Removes the logs of a worker that is gone, and of which no run is left.
+/// Removes the worker's folder: logs, `begun`, `ended`.
 pub(in crate::work) fn remove(state: &Path, worker: &WorkerId) {
     let _ = fs::remove_dir_all(folder(state).join(worker.as_str()));
 }
 
-/// The folders of all workers, by whose names they are called.
+/// The folders of all workers. Each is named by the id of its worker.
 pub(in crate::work) fn folders(state: &Path) -> Vec<PathBuf> {
     entries(&folder(state))
 }

@@ -20,8 +20,8 @@ pub(in crate::work) struct Slot {
     pub(super) programs: ProgramCache,
     /// The log that runs of this slot use until they write something.
     pub(super) log: Option<ReusableLog>,
-    /// The line to the guardian, once a command was started.
-    line: Option<Arc<GuardianLine>>,
+    /// The connection to the guardian, once a command was started.
+    connection: Option<Arc<GuardianLine>>,
     /// Whether the last command was over at once: then the next one probably is, too.
     pub(super) was_short: bool,
 }
@@ -29,15 +29,22 @@ pub(in crate::work) struct Slot {
 impl Slot {
     pub(in crate::work) fn new(number: Option<u32>) -> io::Result<Self> {
         let pipe = Arc::new(WakePipe::new()?);
-        Ok(Self { number, pipe, programs: ProgramCache::default(), log: None, line: None, was_short: false })
+        Ok(Self {
+            number,
+            pipe,
+            programs: ProgramCache::default(),
+            log: None,
+            connection: None,
+            was_short: false,
+        })
     }
 
-    /// A line to the guardian, over which the next command is started. None if this process has to start it.
-    pub(super) fn line(&mut self, context: &AttemptContext) -> Option<Arc<GuardianLine>> {
-        if self.line.as_ref().is_none_or(|line| !line.is_free()) {
-            self.line = context.guardian.line(&context.marks);
+    /// A connection to the guardian, over which the next command is started. None if this process has to start it.
+    pub(super) fn connection(&mut self, context: &AttemptContext) -> Option<Arc<GuardianLine>> {
+        if self.connection.as_ref().is_none_or(|one| !one.is_free()) {
+            self.connection = context.guardian.connect(&context.start_records);
         }
-        self.line.clone()
+        self.connection.clone()
     }
 
     /// The log of the slot, for this run. It is made if it is not there. None when the run should have its own log: the

@@ -1,8 +1,11 @@
 //! A survey of all workers and the runs that they execute.
 //!
-//! It decides who may say that a run is over: its worker while that one lives, and otherwise any process that sees the
-//! kernel lock of the run free, or sees its processes. A list of processes that is empty proves nothing: they may be in
-//! another pid namespace. Such a run is out of reach, and stays as it is.
+//! Decides which process may complete a run: its worker while it lives and its heartbeat continues; otherwise any process that
+//! sees that the liveness lock of the run is free, or sees its processes and may end them. A list of processes that is empty proves
+//! nothing: they may be in another pid namespace. A run of such processes, or of another user's, is out of reach and stays as it is.
+//!
+//! On a store that several machines share, the liveness locks of another machine, or of another clone on this one, show nothing
+//! here. Its worker lives until its session ends. It has stopped its commands before that, so any process may then end its runs.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,25 +14,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::id::{HolderId, WorkerId};
-use lockkeeper_core::liveness::{LockState, ProcessRef};
+use lockkeeper_core::liveness::{LockState, Observation, ProcessRef};
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
 
 use crate::Engine;
-use crate::runs::{RunError, Runs};
+use crate::runs::{RunError, Runs, is_gone, session_ends_at};
 use crate::work::control::ActiveRuns;
 use crate::work::heartbeat::HeartbeatWatch;
-use crate::work::processes::mark;
-use crate::work::start_marks;
+use crate::work::processes::process_mark;
+use crate::work::start_records;
 use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::{process, tree};
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
-/// A worker that ends the processes of a run that is over takes the grace and this long at most.
-const SETTLED_WITHIN: Duration = Duration::from_secs(5);
+/// A worker ends the processes of an ended run within the grace and this time.
+const CLEANUP_TIME: Duration = Duration::from_secs(5);
 
-/// When a run is looked at again whose processes should be visible, and are not.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How soon a run is surveyed again whose processes should be visible, and are not.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Who executes what, as it was at one moment.
 #[derive(Default)]
@@ -38,25 +41,25 @@ pub(in crate::work) struct Survey {
     pub(in crate::work) others: Vec<OtherWorker>,
     /// Runs that other live workers execute.
     pub(super) theirs: Vec<Run>,
-    /// Runs that nobody looks after.
-    pub(in crate::work) abandoned: Vec<Abandoned>,
-    /// Runs that nobody looks after, whose processes live where this process cannot see them.
-    pub(in crate::work) out_of_reach: Vec<Run>,
+    /// Unattended runs: they have no live worker.
+    pub(in crate::work) unattended: Vec<UnattendedRun>,
+    /// Unattended runs whose processes this process can neither see dead nor end.
+    pub(in crate::work) out_of_reach: Vec<OutOfReach>,
     /// Runs that are executed here.
     pub(in crate::work) ours: Vec<Run>,
-    /// When a run may be abandoned that is not yet.
+    /// When to survey again: a run may become unattended by then.
     pub(in crate::work) look_again: Option<Moment>,
-    /// Workers that are gone and left nothing.
-    pub(super) gone: Vec<WorkerId>,
+    /// Dead workers that have no run left.
+    pub(super) dead_workers: Vec<WorkerId>,
     /// The kernel locks of all runs that have processes.
     pub(super) holders: Vec<HolderId>,
-    /// Readable once the last process of a run that is out of reach is gone.
+    /// Readable once the last process of a run that is out of reach has ended.
     ends: Vec<Arc<OwnedFd>>,
 }
 
-/// A run that nobody looks after.
+/// A run without a live worker.
 #[derive(Clone, Debug)]
-pub(in crate::work) struct Abandoned {
+pub(in crate::work) struct UnattendedRun {
     pub(in crate::work) run: Run,
     /// Whether its command may have begun. If not, the run is claimed again.
     pub(in crate::work) may_have_begun: bool,
@@ -64,24 +67,43 @@ pub(in crate::work) struct Abandoned {
     pub(super) command: Option<ProcessRef>,
     /// Whether any process of it lives.
     pub(in crate::work) is_alive: bool,
+    /// Whether it was executed where this process sees nothing. The session of its worker has ended.
+    pub(in crate::work) is_elsewhere: bool,
+}
+
+/// A run that nobody looks after, and that this process can neither see dead nor end.
+#[derive(Clone, Debug)]
+pub(in crate::work) struct OutOfReach {
+    pub(in crate::work) run: Run,
+    /// The user of its command; none if its processes are in another pid namespace.
+    pub(in crate::work) user: Option<u32>,
 }
 
 /// Another worker that lives.
 pub(in crate::work) struct OtherWorker {
     pub(super) id: WorkerId,
-    /// Whether it claims what is queued. Others execute single runs only, or are stopped.
+    /// Whether it claims queued runs. Others execute single runs only, or are stopped.
     pub(in crate::work) is_pool: bool,
-    /// Whether its process numbers mean something here.
-    pub(super) is_visible: bool,
-    /// Readable once it is gone.
+    /// Whether its process can be seen and ended from here.
+    pub(super) is_in_reach: bool,
+    /// Readable once it has ended.
     exit: Option<Arc<OwnedFd>>,
 }
 
 impl Survey {
-    /// Descriptors that become readable when another worker is gone, or a run that is out of reach.
+    /// Descriptors that become readable when another worker has ended, or the last process of a run that is out of reach.
     pub(in crate::work) fn exits(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let workers = self.others.iter().filter_map(|other| Some(other.exit.as_ref()?.as_fd()));
         workers.chain(self.ends.iter().map(|end| end.as_fd()))
+    }
+
+    fn look_again_at(&mut self, at: Moment) {
+        self.look_again = Some(self.look_again.map_or(at, |known| known.min(at)));
+    }
+
+    /// Runs that other live workers execute.
+    pub(in crate::work) fn theirs(&self) -> impl Iterator<Item = &Run> {
+        self.theirs.iter()
     }
 
     /// Whether other live workers execute anything.
@@ -99,14 +121,15 @@ impl Survey {
         if self.theirs.is_empty() {
             return Vec::new();
         }
-        // What a worker of another pid namespace executes can neither be seen dead nor ended here.
-        let visible = self.others.iter().filter(|other| other.is_visible).map(|other| &other.id);
-        let silent = heartbeats.look(state, visible.filter(|id| self.is_executed_by(id)), every);
-        self.theirs.iter().filter(|run| run.worker().is_some_and(|id| silent.contains(id))).collect()
+        // What a worker of another pid namespace or of another user executes can neither be seen dead nor ended here.
+        let in_reach = self.others.iter().filter(|other| other.is_in_reach).map(|other| &other.id);
+        let silent = heartbeats.look(state, in_reach.filter(|id| self.executes_any(id)), every);
+        let silent = self.theirs.iter().filter(|run| run.worker().is_some_and(|id| silent.contains(id)));
+        silent.filter(|run| foreign_command(run).is_none()).collect()
     }
 
     /// Whether this worker executes anything.
-    pub(in crate::work) fn is_executed_by(&self, worker: &WorkerId) -> bool {
+    pub(in crate::work) fn executes_any(&self, worker: &WorkerId) -> bool {
         self.theirs.iter().any(|run| run.worker() == Some(worker))
     }
 
@@ -116,7 +139,7 @@ impl Survey {
     }
 }
 
-/// Looks at workers and runs, with the eyes of one process.
+/// Surveys workers and runs, as far as one process can see.
 pub(in crate::work) struct Surveyor<'s> {
     pub(in crate::work) runs: &'s Runs,
     pub(in crate::work) leases: &'s Engine,
@@ -129,7 +152,7 @@ impl Surveyor<'_> {
     /// Finds out who executes what. Changes nothing.
     pub(in crate::work) fn survey(&self) -> Result<Survey, RunError> {
         let found = self.runs.workers_and_runs()?;
-        let now = self.runs.now().moment;
+        let now = found.now;
         let holders = found.runs.iter().filter_map(|run| Some(run.process()?.holder)).collect();
         let mut survey = Survey { holders, ..Survey::default() };
         let mut dead: HashMap<WorkerId, WorkerRecord> = HashMap::new();
@@ -137,14 +160,20 @@ impl Surveyor<'_> {
         for worker in found.workers.into_iter().filter(|worker| !self.is_own(&worker.id)) {
             // Watched before the look: a worker that dies after the look is noticed.
             let exit = self.watch_worker(&worker);
-            if self.is_gone(&worker) {
+            let observation = self.observe(&worker);
+            if is_gone(&worker, observation, now) {
                 dead.insert(worker.id.clone(), worker);
                 continue;
             }
             alive.insert(worker.id.clone());
-            let is_visible = self.leases.probe().shares_pids_with(&worker.origin);
+            let is_here = observation != Observation::OtherHost;
+            if let Some(end) = session_ends_at(&worker).filter(|_| !is_here) {
+                survey.look_again_at(end);
+            }
+            let is_visible = is_here && self.leases.probe().shares_pids_with(&worker.origin);
             let is_pool = worker.jobs > 0 && !(is_visible && process::is_stopped(worker.process));
-            survey.others.push(OtherWorker { id: worker.id, is_pool, is_visible, exit });
+            let is_in_reach = is_visible && process::foreign_user(worker.process).is_none();
+            survey.others.push(OtherWorker { id: worker.id, is_pool, is_in_reach, exit });
         }
         for run in found.runs {
             match run.worker() {
@@ -154,67 +183,108 @@ impl Surveyor<'_> {
                 Some(_) if run.process().is_none() => {}
                 // It is over, and its processes are being ended here.
                 None if self.own.is_some_and(|(_, active)| active.contains(&run.id)) => {}
-                None if dead.is_empty() && !survey.others.is_empty() && self.may_be_settled(&run, now) => {
-                    let until = self.settled_until(&run);
-                    survey.look_again = [survey.look_again, until].into_iter().flatten().min();
+                None if dead.is_empty() && !survey.others.is_empty() && self.may_be_in_cleanup(&run, now) => {
+                    self.cleanup_until(&run).into_iter().for_each(|until| survey.look_again_at(until));
                 }
                 Some(_) | None => {
                     let worker = run.worker().and_then(|id| dead.get(id));
-                    self.judge(run, worker, &mut survey);
+                    if self.is_elsewhere(&run, worker) {
+                        self.judge_elsewhere(run, worker, now, &mut survey);
+                    } else {
+                        self.judge(run, worker, &mut survey);
+                    }
                 }
             }
         }
-        let left = survey.abandoned.iter().map(|one| &one.run).chain(&survey.out_of_reach);
+        let hidden = survey.out_of_reach.iter().map(|one| &one.run);
+        let left = survey.unattended.iter().map(|one| &one.run).chain(hidden);
         let left: HashSet<&WorkerId> = left.filter_map(|run| run.worker()).collect();
-        survey.gone = dead.into_keys().filter(|worker| !left.contains(worker)).collect();
+        survey.dead_workers = dead.into_keys().filter(|worker| !left.contains(worker)).collect();
         Ok(survey)
     }
 
-    /// Decides what can be said about a run whose worker is gone.
+    /// Decides what can be said about a run whose worker is dead.
     fn judge(&self, run: Run, worker: Option<&WorkerRecord>, survey: &mut Survey) {
         let probe = self.leases.probe();
         let Some(holder) = run.process().map(|process| process.holder) else { return };
         if probe.liveness_file().look(holder) == LockState::Free {
-            // The marks of an earlier boot may be lost. No worker of this boot has such a run.
-            let may_have_begun =
-                worker.is_none_or(|worker| start_marks::may_have_begun(self.runs.folder(), &worker.id, &run));
-            survey.abandoned.push(Abandoned { run, may_have_begun, command: None, is_alive: false });
+            // Without a worker record the run is from an earlier boot, whose start records may be lost: assume it began.
+            let may_have_begun = worker
+                .is_none_or(|worker| start_records::may_have_begun(self.runs.folder(), &worker.id, &run));
+            let (command, is_alive, is_elsewhere) = (None, false, false);
+            survey.unattended.push(UnattendedRun { run, may_have_begun, command, is_alive, is_elsewhere });
             return;
         }
         let end = probe.watch_lock(holder);
         let shares_pids = worker.is_some_and(|one| probe.shares_pids_with(&one.origin));
         let command = command_of(&run, shares_pids);
-        let is_visible = command.is_some() || !probe.liveness_file().processes(holder).is_empty();
+        let user = command.and_then(process::foreign_user);
+        let is_visible =
+            user.is_none() && (command.is_some() || !probe.liveness_file().processes(holder).is_empty());
         // It may have ended since the first look.
         if is_visible || probe.liveness_file().look(holder) == LockState::Free {
-            survey.abandoned.push(Abandoned { run, may_have_begun: true, command, is_alive: is_visible });
+            let (may_have_begun, is_alive, is_elsewhere) = (true, is_visible, false);
+            survey.unattended.push(UnattendedRun { run, may_have_begun, command, is_alive, is_elsewhere });
         } else {
             survey.ends.extend(end);
-            if shares_pids {
+            if shares_pids && user.is_none() {
                 // Its lock may be on the way from the worker to the guardian.
-                let again = self.runs.now().moment.after(LOOK_AGAIN);
-                survey.look_again = Some(survey.look_again.map_or(again, |known| known.min(again)));
+                survey.look_again_at(self.runs.now().moment.after(POLL_INTERVAL));
             }
-            survey.out_of_reach.push(run);
+            survey.out_of_reach.push(OutOfReach { run, user });
         }
+    }
+
+    /// Whether a run was executed where this process sees nothing.
+    fn is_elsewhere(&self, run: &Run, worker: Option<&WorkerRecord>) -> bool {
+        if !self.runs.is_shared() {
+            return false;
+        }
+        match worker {
+            Some(worker) => self.observe(worker) == Observation::OtherHost,
+            // It is over, or its worker was removed. The number of its liveness lock tells which file the lock is in.
+            None => {
+                let holder = run.process().map(|process| process.holder);
+                holder.is_some_and(|holder| {
+                    self.leases.probe().liveness_file().look(holder) == LockState::Unreadable
+                })
+            }
+        }
+    }
+
+    /// Decides what can be said about a run of another machine whose worker is silent or not known.
+    fn judge_elsewhere(&self, run: Run, worker: Option<&WorkerRecord>, now: Moment, survey: &mut Survey) {
+        let session = self.leases.probe().origin().session.map_or(Duration::ZERO, |session| session.get());
+        // A worker that is not known has claimed the run after it was removed, or the run is over and its worker ends its processes.
+        let since = run.completed_at().or(run.started_at()).map_or(now, |at| at.moment);
+        let until = since.after(session + self.grace + CLEANUP_TIME);
+        if worker.is_none() && now < until {
+            survey.look_again_at(until);
+            return;
+        }
+        let (may_have_begun, command, is_alive, is_elsewhere) = (true, None, false, true);
+        survey.unattended.push(UnattendedRun { run, may_have_begun, command, is_alive, is_elsewhere });
     }
 
     fn is_own(&self, worker: &WorkerId) -> bool {
         self.own.is_some_and(|(own, _)| own == worker)
     }
 
-    /// A run that is over, but not settled, may be with any other worker, which ends its processes.
-    fn may_be_settled(&self, run: &Run, now: Moment) -> bool {
-        self.settled_until(run).is_some_and(|until| now < until)
+    /// Another worker may still be killing the processes of an ended run. Wait that long before taking it over.
+    fn may_be_in_cleanup(&self, run: &Run, now: Moment) -> bool {
+        self.cleanup_until(run).is_some_and(|until| now < until)
     }
 
-    fn settled_until(&self, run: &Run) -> Option<Moment> {
-        run.completed_at().map(|at| at.moment.after(self.grace + SETTLED_WITHIN))
+    fn cleanup_until(&self, run: &Run) -> Option<Moment> {
+        run.completed_at().map(|at| at.moment.after(self.grace + CLEANUP_TIME))
     }
 
-    /// A descriptor that becomes readable once another worker is gone.
+    /// A descriptor that becomes readable once another worker has ended.
     fn watch_worker(&self, worker: &WorkerRecord) -> Option<Arc<OwnedFd>> {
         let probe = self.leases.probe();
+        if !self.runs.has_files_of(worker) {
+            return None;
+        }
         if probe.shares_pids_with(&worker.origin)
             && let Watch::Exit(exit) = process::watch(worker.process)
         {
@@ -224,11 +294,23 @@ impl Surveyor<'_> {
         if worker.origin.boot == probe.origin().boot { probe.watch_lock(worker.holder) } else { None }
     }
 
-    fn is_gone(&self, worker: &WorkerRecord) -> bool {
-        let here = self.leases.probe().origin();
-        worker.origin.boot == here.boot
-            && self.leases.probe().liveness_file().look(worker.holder) == LockState::Free
+    /// What the kernel lock of a worker shows here.
+    fn observe(&self, worker: &WorkerRecord) -> Observation {
+        let probe = self.leases.probe();
+        if worker.origin.boot != probe.origin().boot || !self.runs.has_files_of(worker) {
+            return Observation::OtherHost;
+        }
+        match probe.liveness_file().look(worker.holder) {
+            // It has locked another file.
+            LockState::Unreadable if worker.heartbeat_at.is_some() => Observation::OtherHost,
+            state => Observation::Lock(state),
+        }
     }
+}
+
+/// The user of the command of a run, if this process may not signal it.
+fn foreign_command(run: &Run) -> Option<u32> {
+    run.process().and_then(|process| process.command).and_then(process::foreign_user)
 }
 
 /// The live process of the command of a run: the recorded one where its number means something here, or else the one that
@@ -237,5 +319,5 @@ fn command_of(run: &Run, shares_pids: bool) -> Option<ProcessRef> {
     let recorded = run.process().and_then(|process| process.command).filter(|_| shares_pids);
     recorded
         .filter(|command| !matches!(process::watch(*command), Watch::Gone))
-        .or_else(|| tree::marked_leader(&mark(&run.id)))
+        .or_else(|| tree::marked_leader(&process_mark(&run.id)))
 }

@@ -1,4 +1,4 @@
-//! Attempts that are due while no pool of workers runs: a worker for single runs makes them.
+//! Attempts that are due while no worker has a pool: a worker for single runs makes them.
 
 use std::sync::Arc;
 use std::thread;
@@ -12,10 +12,11 @@ use crate::runs::RunError;
 use crate::work::claimer::ClaimResult;
 use crate::work::rescuer::Survey;
 
-/// The executor of a run makes its next attempt at once. Others wait this long: then that one is gone, or waits itself.
+/// The executor of a run makes its next attempt at once. Others wait this long first: its executor is then dead, or still waits
+/// for a lease.
 const OVERDUE: Duration = Duration::from_millis(300);
-/// How often an attempt is tried whose resources others hold.
-const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// How often an attempt is tried again whose lease or lock file others hold.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Worker {
     /// When others than its executor make the next attempt of a run.
@@ -23,7 +24,7 @@ impl Worker {
         run.retry_at().map(|at| at.after(OVERDUE))
     }
 
-    /// Makes attempts that are due and that nobody makes, each on a thread of its own. Returns when to look again.
+    /// Makes the attempts that are due, each on a thread of its own, unless a pool does. Returns when to call this again.
     pub(in crate::work) fn make_due_attempts(
         self: &Arc<Self>,
         survey: &Survey,
@@ -42,15 +43,15 @@ impl Worker {
                         let worker = Arc::clone(self);
                         let work = move || {
                             if let Err(error) = worker.execute(*claimed) {
-                                worker.events.trouble(format!("cannot execute a run: {error}"));
+                                worker.events.warn(format!("cannot execute a run: {error}"));
                             }
                         };
                         let thread = thread::Builder::new().name("attempt".to_owned());
                         thread.spawn(work).map_err(RunError::Machine)?;
                         continue;
                     }
-                    ClaimResult::Held(_) => at = now.after(TRY_AGAIN),
-                    ClaimResult::Lost => continue,
+                    ClaimResult::Held(_) | ClaimResult::FileHeld => at = now.after(POLL_INTERVAL),
+                    ClaimResult::NotClaimable => continue,
                 }
             }
             again = Some(again.map_or(at, |known| known.min(at)));

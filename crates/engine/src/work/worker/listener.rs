@@ -1,5 +1,4 @@
-//! Listens while single runs are executed: to requests to cancel them, and to signals. Meanwhile it looks after runs that
-//! nobody looks after.
+//! Handles cancellations and signals while single runs execute, and rescues unattended runs.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use crate::work::heartbeat::{Heartbeat, HeartbeatWatch};
 use lockkeeper_platform::signal::Signals;
 use lockkeeper_platform::{pipe, poll};
 
-/// A thread that listens until it is dropped. The heartbeat of the worker goes on meanwhile.
+/// A thread that listens until it is dropped. The heartbeat of the worker continues meanwhile.
 pub struct ControlListener {
     signals: Arc<AtomicU32>,
     thread: Option<JoinHandle<()>>,
@@ -23,10 +22,10 @@ pub struct ControlListener {
 }
 
 impl ControlListener {
-    /// Begins to listen for a worker, and to rescue all runs. Runs that are over have their end when this returns. The
-    /// second signal cancels what is executed, the third one kills it.
+    /// Begins to listen for a worker, and to rescue all runs. When this returns, unattended runs without live processes
+    /// are completed or returned. The second signal cancels what is executed, the third one kills it.
     pub fn begin(worker: &Arc<Worker>, signals: Option<Signals>) -> Result<Self, RunError> {
-        worker.rescuer.settle()?;
+        worker.rescuer.complete_dead_runs()?;
         Self::rescuing(worker, signals, Arc::new(|_| true))
     }
 
@@ -42,7 +41,7 @@ impl ControlListener {
         let (worker, counted) = (Arc::clone(worker), Arc::clone(&count));
         let listen = move || {
             if let Err(error) = listen(&worker, &counted, &reader, signals.as_ref(), &*wanted) {
-                worker.events.trouble(format!("cannot listen: {error}"));
+                worker.events.warn(format!("cannot listen: {error}"));
             }
         };
         let thread = thread::Builder::new().name("control".to_owned()).spawn(listen);
@@ -90,7 +89,7 @@ fn listen(
         }
         let mut next = survey.look_again;
         if count.load(Ordering::SeqCst) == 0 {
-            for one in survey.abandoned.iter().filter(|one| wanted(&one.run)) {
+            for one in survey.unattended.iter().filter(|one| wanted(&one.run)) {
                 worker.rescuer.rescue_one(one, None)?;
             }
             let every = worker.context.settings.heartbeat;

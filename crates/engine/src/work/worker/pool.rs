@@ -12,28 +12,28 @@ use super::Worker;
 use crate::runs::{RunError, Subscription};
 use crate::work::attempt::Slot;
 use crate::work::claimer::Claimed;
+use crate::work::completer_message::Finished;
 use crate::work::control::{Stop, WakePipe};
 use crate::work::events::WorkerEvent;
 use crate::work::heartbeat::{Heartbeat, HeartbeatWatch};
 use crate::work::locked;
-use crate::work::report::Finished;
 use crate::work::rescuer::Survey;
 use crate::work::slots::Slots;
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::{poll, process};
 
-/// Changes within this time are looked at together.
-const TOGETHER: Duration = Duration::from_millis(20);
+/// Changes within this time are handled together.
+const DEBOUNCE: Duration = Duration::from_millis(20);
 /// The pause after the store failed.
-const AFTER_TROUBLE: Duration = Duration::from_millis(500);
+const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// What the supervising thread knows.
-struct Supervision<'s> {
+/// The state of the loop that supervises the pool.
+struct PoolLoop<'s> {
     slots: &'s Slots,
     wake: &'s Arc<WakePipe>,
     signals: &'s Signals,
     /// Whether to end once nothing is queued and nothing is executed.
-    drain: bool,
+    exit_when_idle: bool,
     changes: Subscription,
     was_woken: bool,
     heartbeats: HeartbeatWatch,
@@ -45,7 +45,7 @@ struct Supervision<'s> {
     is_killing: bool,
 }
 
-/// What a look at everything means.
+/// What the loop does next.
 enum Look {
     /// There is nothing left to do.
     Finished,
@@ -54,20 +54,20 @@ enum Look {
 }
 
 impl Worker {
-    /// Executes what is queued, until a signal: the first one lets what runs come to its end, the second one stops it, the
-    /// third one kills what has not stopped yet.
-    /// With `drain` it also ends once nothing is left to do.
-    pub fn run(&self, signals: &Signals, drain: bool) -> Result<(), RunError> {
+    /// Executes queued runs until a signal comes. First signal: claim nothing more. Second: cancel running commands. Third: kill
+    /// them.
+    /// With `exit_when_idle` it also ends once nothing is left to do.
+    pub fn run(&self, signals: &Signals, exit_when_idle: bool) -> Result<(), RunError> {
         let wake = Arc::new(WakePipe::new().map_err(RunError::Machine)?);
         let claimer = WakePipe::new().map_err(RunError::Machine)?;
         let slots = Slots::new(self.record.jobs, claimer, Arc::clone(&wake));
         let (sender, receiver) = channel();
         let receiver = Mutex::new(receiver);
-        let mut supervision = Supervision {
+        let mut state = PoolLoop {
             slots: &slots,
             wake: &wake,
             signals,
-            drain,
+            exit_when_idle,
             changes: self.runs.subscribe()?,
             was_woken: false,
             heartbeats: HeartbeatWatch::default(),
@@ -89,9 +89,9 @@ impl Worker {
                 thread.spawn_scoped(scope, move || self.claimer.run(slots, &sender)).map(drop)
             };
             let started = start().map_err(RunError::Machine);
-            let supervised = started.and_then(|()| self.supervise(&mut supervision));
+            let supervised = started.and_then(|()| self.supervise(&mut state));
             if supervised.is_err() {
-                // Nobody would look after what runs.
+                // Without this loop nothing supervises the running commands.
                 self.active.stop_all(Stop::Canceled);
             }
             slots.drain();
@@ -117,11 +117,17 @@ impl Worker {
         }
     }
 
-    /// Looks after everything but the commands: signals, requests to cancel, time, other workers. A store that fails ends
-    /// nothing: what runs goes on, and the store is asked again.
-    fn supervise(&self, watch: &mut Supervision<'_>) -> Result<(), RunError> {
+    /// Handles everything but the commands: signals, requests to cancel, time, other workers. If the store fails, running
+    /// commands continue, and the store is tried again.
+    fn supervise(&self, watch: &mut PoolLoop<'_>) -> Result<(), RunError> {
         let mut trouble = String::new();
         loop {
+            if self.session.as_ref().is_some_and(|session| session.is_taken()) {
+                watch.slots.drain();
+                if !self.is_busy(watch) {
+                    return Err(RunError::WorkerTaken(self.record.id.clone()));
+                }
+            }
             match self.look(watch) {
                 Ok(Look::Finished) => return Ok(()),
                 Ok(Look::Sleep(limit)) => {
@@ -131,13 +137,13 @@ impl Worker {
                 Err(error) => {
                     let text = error.to_string();
                     if text != trouble {
-                        self.events.trouble(format!("{text}; trying again"));
+                        self.events.warn(format!("{text}; trying again"));
                         trouble = text;
                     }
                     if watch.is_stopping {
                         self.active.stop_all(Stop::Canceled);
                     }
-                    self.sleep(watch, Some(AFTER_TROUBLE))?;
+                    self.sleep(watch, Some(AFTER_FAILURE))?;
                     if watch.is_stopping && !self.is_busy(watch) {
                         return Err(error);
                     }
@@ -146,9 +152,9 @@ impl Worker {
         }
     }
 
-    fn look(&self, watch: &mut Supervision<'_>) -> Result<Look, RunError> {
+    fn look(&self, watch: &mut PoolLoop<'_>) -> Result<Look, RunError> {
         watch.changes.reset(watch.was_woken);
-        watch.wake.drain();
+        watch.wake.clear();
         process::reap_orphans();
         match (&watch.heartbeat, self.is_busy(watch)) {
             (None, true) => watch.heartbeat = Some(self.heartbeat.start().map_err(RunError::Machine)?),
@@ -164,7 +170,7 @@ impl Worker {
             self.cancel_all(&watch.survey.ours, watch.wake);
         }
         self.active.forward(&watch.survey.ours, &self.runs)?;
-        // Those that were canceled just now are told to stop with the next look.
+        // Attempts that were canceled just now get their stop request in the next pass of this loop.
         if watch.is_killing && watch.survey.ours.iter().all(|run| run.status() != Status::Running) {
             self.active.kill_all(&self.events);
         }
@@ -181,47 +187,47 @@ impl Worker {
         Ok(Look::Sleep([silence, due, watch.changes.longest_sleep()].into_iter().flatten().min()))
     }
 
-    fn sleep(&self, watch: &mut Supervision<'_>, limit: Option<Duration>) -> Result<(), RunError> {
+    fn sleep(&self, watch: &mut PoolLoop<'_>, limit: Option<Duration>) -> Result<(), RunError> {
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![watch.signals.as_fd(), watch.wake.as_fd()];
         descriptors.extend(watch.survey.exits());
         descriptors.extend(watch.changes.as_fd());
         let ready = poll::wait(&descriptors, limit).map_err(RunError::Machine)?;
         watch.was_woken = watch.changes.as_fd().is_some() && ready.contains(descriptors.len() - 1);
         if ready.any() && !ready.contains(0) {
-            // Let what belongs together arrive.
-            poll::wait(&[watch.signals.as_fd()], Some(TOGETHER)).map_err(RunError::Machine)?;
+            // More changes often follow at once: handle them together.
+            poll::wait(&[watch.signals.as_fd()], Some(DEBOUNCE)).map_err(RunError::Machine)?;
         }
         for signal in watch.signals.take().map_err(RunError::Machine)? {
             if matches!(signal, Signal::INT | Signal::TERM | Signal::HUP) {
-                self.obey(watch);
+                self.handle_stop_signal(watch);
             }
         }
         Ok(())
     }
 
-    fn obey(&self, watch: &mut Supervision<'_>) {
+    fn handle_stop_signal(&self, watch: &mut PoolLoop<'_>) {
         if !watch.slots.is_draining() {
             watch.slots.drain();
             self.events.publish(&WorkerEvent::Draining, None);
         } else if !watch.is_stopping {
             watch.is_stopping = true;
-            self.events.give_up_at(Instant::now() + self.grace());
+            self.events.set_deadline(Instant::now() + self.grace());
             self.events.publish(&WorkerEvent::Stopping, None);
         } else {
             watch.is_killing = true;
         }
     }
 
-    /// Whether any slot has a run, or an adopted run is looked after.
-    fn is_busy(&self, watch: &Supervision<'_>) -> bool {
+    /// Whether any slot has a run, or an adopted run has not ended.
+    fn is_busy(&self, watch: &PoolLoop<'_>) -> bool {
         watch.slots.is_busy() || !self.active.is_empty()
     }
 
-    fn is_finished(&self, watch: &Supervision<'_>) -> Result<bool, RunError> {
+    fn is_finished(&self, watch: &PoolLoop<'_>) -> Result<bool, RunError> {
         if watch.slots.is_draining() {
             return Ok(!self.is_busy(watch));
         }
-        if self.is_busy(watch) || !watch.drain || !watch.slots.is_idle() {
+        if self.is_busy(watch) || !watch.exit_when_idle || !watch.slots.is_idle() {
             return Ok(false);
         }
         // Something may have come since the claimer looked, or wait for its next attempt. If nothing is left because the
@@ -229,7 +235,7 @@ impl Worker {
         Ok(!self.runs.has_work()? && watch.slots.is_idle())
     }
 
-    /// Written before any signal is sent: whatever happens to this worker, none of these runs counts as a success.
+    /// Cancels these runs in the store before any signal is sent: even if this worker dies now, none of them counts as a success.
     fn cancel_all(&self, ours: &[Run], wake: &WakePipe) {
         for run in ours.iter().filter(|run| run.status() == Status::Running) {
             // It may have ended meanwhile.

@@ -7,8 +7,10 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
-use lockkeeper_engine::open::{OpenError, open_engine};
+use lockkeeper_engine::location::{Location, LocationSource};
+use lockkeeper_engine::open::{OpenError, open_leases, remove_project};
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_engine::shared_store::SharedStore;
 use lockkeeper_platform::poll;
 use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::{Value, json};
@@ -34,15 +36,35 @@ pub(super) struct Stage {
     pauses: bool,
     json: bool,
     steps: Vec<Value>,
+    /// The project on a server that the demo uses and removes, and the address of the server; none if it uses its folder.
+    server: Option<(SharedStore, String)>,
+}
+
+/// Removes the project on the server, also after a failure.
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let Some((server, _)) = &self.server else { return };
+        if let Err(error) = remove_project(server) {
+            print::talk(&format!(
+                "warning: the project {} is left on {}: {error}",
+                server.project(),
+                server.address()
+            ));
+        }
+    }
 }
 
 impl Stage {
-    pub(super) fn open(pauses: bool, json: bool) -> Result<Self, Report> {
+    pub(super) fn open(
+        pauses: bool,
+        json: bool,
+        server: Option<(SharedStore, String)>,
+    ) -> Result<Self, Report> {
         let folder = tempfile::Builder::new().prefix("lockkeeper-demo-").tempdir().map_err(system)?;
         let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(system)?;
         let program = std::env::current_exe().map_err(system)?;
         let pauses = pauses && !json && std::io::stdout().is_terminal();
-        Ok(Self { folder, program, signals, signal: None, pauses, json, steps: Vec::new() })
+        Ok(Self { folder, program, signals, signal: None, pauses, json, steps: Vec::new(), server })
     }
 
     /// The signal that ended the demo early.
@@ -107,7 +129,9 @@ impl Stage {
 
     /// Waits until this many processes wait in line.
     pub(super) fn until_waiting(&mut self, count: usize) -> Result<(), Report> {
-        let engine = open_engine(&self.state())?;
+        let (state, root) = (self.state(), self.folder.path().to_owned());
+        let shared = self.server.as_ref().map(|(server, _)| server.clone());
+        let engine = open_leases(&Location { state, root, source: LocationSource::Named, shared })?;
         let until = Instant::now() + LIMIT;
         while engine.listing()?.waiters.len() < count {
             self.check_signals()?;
@@ -173,6 +197,12 @@ impl Stage {
             }
         }
         command.env("LOCKKEEPER_DIR", self.state()).env("LOCKKEEPER_DEMO", &self.program);
+        if let Some((server, address)) = &self.server {
+            command.env("LOCKKEEPER_STORE", address).env("LOCKKEEPER_PROJECT", server.project());
+            if let Some(file) = std::env::var_os("LOCKKEEPER_PASSWORD_FILE") {
+                command.env("LOCKKEEPER_PASSWORD_FILE", file);
+            }
+        }
         command.env("XDG_CONFIG_HOME", self.folder.path()).env("AI_SWARM_DIR", self.folder.path());
         if self.pauses {
             command.env("LOCKKEEPER_COLOR", "always");

@@ -75,7 +75,7 @@ fn start(context: &Context, folders: &Folders, every: &Every) -> Result<Exit, Re
     let interval = every.span()?;
     let Some(mut lock) = MonitorLock::take(folders)? else {
         let pid = MonitorLock::holder(folders)?.map(|holder| holder.process.pid);
-        print_result(context, "running", pid, "it runs already");
+        print_result(context, "running", pid, "runs already");
         return Ok(Exit::Done);
     };
     let child = spawn(folders, &mut lock, interval, &[])?;
@@ -114,10 +114,10 @@ pub(in crate::cli) struct Monitor {
 }
 
 impl Monitor {
-    /// Starts the monitor, unless one runs already or there is no lock folder. If it cannot be started, the run continues
-    /// without it: its own leases do not need it.
+    /// Starts the monitor, unless one runs already or no lock folder is named: the folder that all scripts share has their own
+    /// monitor. If it cannot be started, the run continues without it: its own leases do not need it.
     pub(in crate::cli) fn begin(context: &Context) -> Self {
-        let folders = super::folders(context);
+        let Some(folders) = super::named_folders(context) else { return Self { child: None } };
         let start = || -> Result<Option<Child>, Report> {
             let Some(mut lock) = MonitorLock::take(&folders)? else { return Ok(None) };
             let interval = Every { interval: None, along_with: None }.span()?;

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::Which;
 use crate::cli::context::Context;
-use crate::cli::print;
+use crate::cli::{print, table};
 
 /// The size of a window.
 const WINDOW: usize = 256 * 1024;
@@ -61,6 +61,16 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         }
         (_, _, _, from) => from.unwrap_or(0),
     };
+    if output.is_none()
+        && let Some(host) = runs.host_elsewhere(&run)?
+    {
+        let host = table::plain(&host);
+        print::talk(&format!(
+            "the output of run {} is on {host}: read it there with `lockkeeper run logs`",
+            run.id
+        ));
+        return Ok(Exit::Done);
+    }
     let mut printer = Printer { json: context.json, run: &run, attempt, output, at: from };
     if args.follow {
         return follow(&runs, &folder, &mut printer);
@@ -68,9 +78,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     if printer.output.is_none() {
         let what = match args.attempt {
             Some(attempt) => format!("there is no output of attempt {attempt}"),
+            None if run.status().is_terminal() => "there is no output".to_owned(),
             None => "there is no output yet".to_owned(),
         };
-        print::talk(&format!("{what}: run {} is {}", run.id, run.status()));
+        let why = run.message().map_or_else(String::new, |why| format!(": {}", table::plain(why)));
+        print::talk(&format!("{what}: run {} is {}{why}", run.id, run.status()));
         return Ok(Exit::Done);
     }
     printer.print_all()?;

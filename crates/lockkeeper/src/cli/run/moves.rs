@@ -9,7 +9,7 @@ use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::views::RunView;
-use lockkeeper_engine::work::attention;
+use lockkeeper_engine::work::unattended_runs;
 use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::json;
 
@@ -129,20 +129,29 @@ fn settle(context: &Context, runs: &Runs, run: Run) -> Result<Run, Report> {
     if run.worker().is_none() || run.status().is_terminal() {
         return Ok(run);
     }
-    let attention = attention(runs, &context.engine()?)?;
-    if attention.out_of_reach.contains(&run.id) {
-        print::talk(&format!(
-            "warning: {} cannot be judged from here: its worker is gone, and its processes are in another pid namespace",
-            run.id
-        ));
-        print::talk(&format!(
-            "hint: `lockkeeper run cancel {}` where they run, or on the host, ends it",
-            run.id
-        ));
+    let unattended = unattended_runs(runs, &context.engine()?)?;
+    if let Some((_, user)) = unattended.out_of_reach.iter().find(|(id, _)| *id == run.id) {
+        let id = &run.id;
+        let (why, end) = match user {
+            Some(user) => (
+                format!(
+                    "{id} cannot be ended from here: its worker is gone, and its command belongs to user {user}"
+                ),
+                format!("`lockkeeper run cancel {id}` as that user or root ends it"),
+            ),
+            None => (
+                format!(
+                    "{id} cannot be judged from here: its worker is gone, and its processes are in another pid namespace"
+                ),
+                format!("`lockkeeper run cancel {id}` where they run, or on the host, ends it"),
+            ),
+        };
+        print::talk(&format!("warning: {why}"));
+        print::talk(&format!("hint: {end}"));
         return Ok(run);
     }
-    let ends = attention.gone.contains(&run.id)
-        || run.status() == Status::Cancelling && attention.abandoned.contains(&run.id);
+    let ends = unattended.gone.contains(&run.id)
+        || run.status() == Status::Cancelling && unattended.all.contains(&run.id);
     if !ends {
         return Ok(run);
     }

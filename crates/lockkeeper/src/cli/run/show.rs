@@ -29,6 +29,8 @@ struct FullRun {
     request: RequestView,
     events: Vec<EventView>,
     blocked: Option<BlockedView>,
+    /// The machine that executes or executed it, on a store that several machines share.
+    host: Option<String>,
     log: String,
 }
 
@@ -46,6 +48,7 @@ pub(super) fn run(context: &Context, which: &Which) -> Result<Exit, Report> {
             request: RequestView::new(&view.request),
             events: view.events.iter().map(EventView::new).collect(),
             blocked: blocked.map(|blocked| blocked.with_holders(request, leases.as_ref())),
+            host: view.host.clone(),
             log,
         };
         print::json(&json!({ "run": run }));
@@ -74,6 +77,7 @@ fn as_text(view: &RunDetail, why: &str, age: &str, log: &str, last_line: Option<
     }
     lines.push(("attempt", format!("{} of {}", run.attempt(), request.retry.limit + 1)));
     lines.extend(run.worker().as_ref().map(|worker| ("worker", format!("{worker}, claim {}", run.claim()))));
+    lines.extend(view.host.as_ref().map(|host| ("host", table::plain(host))));
     lines.push(("command", table::plain(&shown_command(&request.command).join(" "))));
     let command = run.process().and_then(|process| process.command);
     lines.extend(command.map(|command| ("pid", command.pid.to_string())));

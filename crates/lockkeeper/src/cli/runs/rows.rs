@@ -73,10 +73,19 @@ pub(in crate::cli) fn why(
         Some(Blocked::Position(ahead)) => parts.push(format!("{ahead} before it")),
         Some(Blocked::Behind(ahead)) => parts.push(format!("{ahead} or more before it")),
         Some(Blocked::NoWorker) => parts.push("nobody works: start `lockkeeper work`".to_owned()),
+        Some(Blocked::NoWorkerWith(labels)) => {
+            let labels: Vec<&str> = labels.iter().map(|label| label.as_str()).collect();
+            parts.push(format!("no worker with label {}", labels.join(", ")));
+        }
         Some(Blocked::Unattended) => {
             parts.push(format!("its worker is gone: `lockkeeper run wait {}` looks after it", run.id));
         }
-        Some(Blocked::OutOfReach) => parts.push(format!(
+        Some(Blocked::OutOfReach(Some(user))) => parts.push(format!(
+            "its worker is gone, and its command belongs to user {user}: `lockkeeper run wait {}` as that user or root looks after \
+             it",
+            run.id
+        )),
+        Some(Blocked::OutOfReach(None)) => parts.push(format!(
             "cannot be judged from here: its worker is gone, its processes are in another pid namespace; \
              `lockkeeper run wait {}` there looks after it",
             run.id

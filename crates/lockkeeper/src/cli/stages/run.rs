@@ -130,7 +130,7 @@ fn execute(
 }
 
 fn begin_worker(context: &Context, place: &Place) -> Result<Arc<Worker>, Report> {
-    let runs = Runs::open(&context.location.state)?;
+    let runs = Runs::at(&context.location)?;
     let leases = context.engine_to_execute()?;
     let status = StatusLog::open(place.status_dir(context))?;
     // Agents work for the user of this command, so they get its whole environment. Their commits wait for each other.
@@ -145,7 +145,7 @@ fn begin_worker(context: &Context, place: &Place) -> Result<Arc<Worker>, Report>
     let settings = Settings { variables, ..place.settings(context)? };
     let (json, phrases) = (context.json, Arc::clone(context.phrases()));
     let listener = Box::new(move |event: &WorkerEvent| {
-        if let (WorkerEvent::Trouble(what), false) = (event, json) {
+        if let (WorkerEvent::Warning(what), false) = (event, json) {
             print::talk(&phrases.fill("warning", &[("what", &table::plain(what))]));
         }
     });

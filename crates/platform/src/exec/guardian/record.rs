@@ -10,8 +10,9 @@ use lockkeeper_core::time::Moment;
 
 use crate::exec::Ending;
 
-/// The length of one record in `ended`.
+/// The length of one record in `ended`. The first place is for the boot.
 const WIDTH: usize = 64;
+const BOOT: &str = "boot ";
 
 /// What is written about one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +91,19 @@ impl EndRecord {
 
     /// Writes the record at its place.
     pub(super) fn write(self, file: &File, place: u64) -> io::Result<()> {
-        file.write_all_at(self.line().as_bytes(), place * WIDTH as u64)
+        file.write_all_at(self.line().as_bytes(), (place + 1) * WIDTH as u64)
+    }
+
+    /// Writes the first line of `ended`: the boot to whose clock the moments belong.
+    pub fn write_boot(file: &File, boot: &str) -> io::Result<()> {
+        let width = WIDTH - 1 - BOOT.len();
+        file.write_all_at(format!("{BOOT}{boot:<width$.width$}\n").as_bytes(), 0)
+    }
+
+    /// Whether the moments in this text of `ended` belong to this boot. Earlier versions did not write it.
+    pub fn is_of_boot(text: &str, boot: &str) -> bool {
+        let written = text.lines().next().and_then(|line| line.strip_prefix(BOOT));
+        written.is_none_or(|written| boot.starts_with(written.trim_end()))
     }
 }
 
@@ -108,6 +121,19 @@ mod tests {
             assert_eq!(record.line().len(), WIDTH);
             assert_eq!(EndRecord::parse(&record.line()), Some(record));
         }
+    }
+
+    #[test]
+    fn the_first_line_names_the_boot_and_is_no_record() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let boot = "0bd05358-95b7-4a33-8d8f-4a4b8a5ad0f6";
+        EndRecord::write_boot(file.as_file(), boot).unwrap();
+        EndRecord { holder: HolderId(7), ended: None }.write(file.as_file(), 0).unwrap();
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let records: Vec<_> = text.lines().map(EndRecord::parse).collect();
+        assert_eq!(records, [None, Some(EndRecord { holder: HolderId(7), ended: None })]);
+        assert!(EndRecord::is_of_boot(&text, boot) && !EndRecord::is_of_boot(&text, "another"));
+        assert!(EndRecord::is_of_boot("0000000000000001 running\n", boot), "an earlier version");
     }
 
     #[test]

@@ -53,5 +53,5 @@ pub(super) fn examine(store: &PostgresRunStore, thorough: bool) -> Result<Examin
             flaws.extend((count > 0).then(|| format!("{count} {what}")));
         }
     }
-    Ok(Examination { engine: get(about, 0)?, schema: Some(get(about, 1)?), flaws })
+    Ok(Examination { backend: get(about, 0)?, schema: Some(get(about, 1)?), flaws, risks: Vec::new() })
 }

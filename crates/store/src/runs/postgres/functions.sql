@@ -115,7 +115,9 @@ BEGIN
             token = wanted.token, give_up_at = wanted.give_up_at, started_at = wanted.started_at,
             started_moment = wanted.started_moment, retry_at = wanted.retry_at, completed_at = wanted.completed_at,
             completed_moment = wanted.completed_moment, exit_code = wanted.exit_code, signal = wanted.signal,
-            reason = wanted.reason, message = wanted.message, help = wanted.help, version = wanted.version
+            reason = wanted.reason, message = wanted.message, help = wanted.help, version = wanted.version,
+            host = CASE WHEN wanted.worker IS NULL OR wanted.worker = run.worker THEN run.host
+                ELSE (SELECT w.host FROM lockkeeper_runs.worker AS w WHERE w.project = of_project AND w.id = wanted.worker) END
         WHERE project = of_project AND id = wanted.id AND version = wanted.version - 1
         RETURNING seq, request INTO moved;
         IF NOT FOUND THEN
@@ -244,6 +246,9 @@ BEGIN
     END IF;
     PERFORM set_config('synchronous_commit', 'off', true);
     PERFORM pg_advisory_xact_lock(hashtextextended(of_project || ' events', 0));
+    IF EXISTS (SELECT FROM lockkeeper.moved WHERE project = of_project) THEN
+        PERFORM lockkeeper.refuse_moved(of_project);
+    END IF;
     INSERT INTO lockkeeper_runs.event
     SELECT of_project, timeline + nextval('lockkeeper_runs.positions'), run_seq, seq, of_call, at, kind, from_status, to_status,
         attempt, claim, reason, message

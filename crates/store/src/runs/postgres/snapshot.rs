@@ -1,5 +1,7 @@
 //! A snapshot: a read-only transaction of the server that sees no later commit.
 
+use std::collections::HashMap;
+
 use lockkeeper_core::id::{HolderId, RequestId, RunId};
 use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::{Run, Stamp, Status};
@@ -26,17 +28,26 @@ const SELECT_EVENTS: &str =
 /// The records of one moment. Dropping it ends the transaction.
 pub(super) struct Snapshot<'s> {
     store: &'s PostgresRunStore,
-    connection: Exclusive<'s>,
+    pub(super) connection: Exclusive<'s>,
     now: Stamp,
 }
 
 impl<'s> Snapshot<'s> {
     pub(super) fn begin(store: &'s PostgresRunStore) -> Result<Self, StoreError> {
+        Self::begin_as(store, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    }
+
+    /// Begins a transaction that can also write, and that sees what it has written.
+    pub(super) fn begin_to_write(store: &'s PostgresRunStore) -> Result<Self, StoreError> {
+        Self::begin_as(store, "BEGIN")
+    }
+
+    fn begin_as(store: &'s PostgresRunStore, how: &str) -> Result<Self, StoreError> {
         let project = store.project();
         let begin = || -> Result<_, Failure> {
             let connection = store.leases.server.exclusive()?;
             let rows = connection.begin(
-                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+                how,
                 "SELECT lockkeeper.moment($1), lockkeeper.wall()",
                 &[param(&project)],
             )?;
@@ -165,6 +176,18 @@ impl RunRecords for Snapshot<'_> {
         self.requests_matching(filter)
     }
 
+    fn requests_in_order(
+        &self,
+        after: Option<&RequestId>,
+        limit: usize,
+    ) -> Result<Vec<StoredRequest>, StoreError> {
+        self.stored_in_order(after, limit)
+    }
+
+    fn runs_in_order(&self, after: Option<&RunId>, limit: usize) -> Result<Vec<(Run, Request)>, StoreError> {
+        self.with_requests_in_order(after, limit)
+    }
+
     fn matching(&self, filter: &RequestFilter) -> Result<Vec<Match>, StoreError> {
         self.ids_matching(filter)
     }
@@ -219,6 +242,10 @@ impl RunRecords for Snapshot<'_> {
         self.due_after(looked_at)
     }
 
+    fn queued_in_stages(&self) -> Result<Vec<Run>, StoreError> {
+        self.many("status = 'queued' AND ready = -1 ORDER BY seq", &[param(&self.project())])
+    }
+
     fn active_runs(&self) -> Result<Vec<Run>, StoreError> {
         self.executed(None)
     }
@@ -229,6 +256,10 @@ impl RunRecords for Snapshot<'_> {
 
     fn workers(&self) -> Result<Vec<Worker>, StoreError> {
         self.registered_workers()
+    }
+
+    fn hosts(&self, runs: &[&RunId]) -> Result<HashMap<RunId, String>, StoreError> {
+        self.hosts_of(runs)
     }
 
     fn auto_run(&self) -> Result<Option<AutoRun>, StoreError> {

@@ -163,7 +163,7 @@ impl PostgresRunStore {
             let candidates = self.in_order(&taken[0])?;
             let mut claimed: Vec<(Transition, Request)> = Vec::new();
             for ((run, request), lock) in candidates.into_iter().zip(claims.locks) {
-                if request.needs_lease() || request.task().is_some() || run.is_given_up(now.moment) {
+                if !request.is_plain() || run.is_given_up(now.moment) {
                     break;
                 }
                 let claimant = Claimant { worker: claims.worker.clone(), holder: Some(*lock), lease: None };

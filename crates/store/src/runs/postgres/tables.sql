@@ -80,6 +80,8 @@ CREATE TABLE lockkeeper_runs.run (
     help boolean NOT NULL,
     -- The number of its events.
     version bigint NOT NULL,
+    -- The machine of the worker that has or had it.
+    host text,
     PRIMARY KEY (project, seq),
     UNIQUE (project, id),
     CHECK (({terminal}) = (completed_at IS NOT NULL)),
@@ -135,6 +137,13 @@ CREATE TABLE lockkeeper_runs.worker (
     pid_started bigint NOT NULL,
     jobs bigint NOT NULL,
     started_at bigint NOT NULL,
+    -- How long it may be silent, in microseconds; null if it has no session.
+    session bigint,
+    -- When its session was last renewed, on the store's clock, and the number of that heartbeat.
+    heartbeat bigint NOT NULL,
+    beat bigint NOT NULL,
+    -- One in each line.
+    labels text NOT NULL,
     PRIMARY KEY (project, id)
 );
 

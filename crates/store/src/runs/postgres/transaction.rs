@@ -24,7 +24,7 @@ use crate::runs::Moved;
 
 /// Waits until everything that was committed before is on the disk, and on the standbys that commits wait for: a small
 /// transaction whose commit waits for them.
-const SYNC: Statement<'static> = ("SELECT pg_logical_emit_message(true, 'lockkeeper', '')", &[]);
+pub(super) const SYNC: Statement<'static> = ("SELECT pg_logical_emit_message(true, 'lockkeeper', '')", &[]);
 /// How long to wait before another look at a transaction that is still going on.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -169,7 +169,7 @@ impl PostgresRunStore {
     }
 
     /// What became of a transaction whose connection broke during the commit. Waits until it is over.
-    fn was_committed(&self, id: &str) -> Result<bool, StoreError> {
+    pub(super) fn was_committed(&self, id: &str) -> Result<bool, StoreError> {
         let deadline = Instant::now() + self.leases.server.connect_timeout();
         loop {
             let found = self.query("SELECT pg_xact_status($1::xid8)", &[param(&id)])?;

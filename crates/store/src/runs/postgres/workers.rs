@@ -1,19 +1,27 @@
 //! The tables of workers and of the auto-run.
 
-use lockkeeper_core::id::HolderId;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use lockkeeper_core::id::{HolderId, RunId, WorkerId};
 use lockkeeper_core::liveness::{Origin, ProcessRef};
+use lockkeeper_core::time::{Moment, Ttl};
 
 use super::PostgresRunStore;
 use super::rows::param;
 use super::snapshot::Snapshot;
 use crate::StoreError;
+use crate::postgres::no_row;
 use crate::postgres::rows::get;
-use crate::runs::columns::{number, parse};
-use crate::runs::{AutoRun, AutoRunChange, Worker};
+use crate::runs::columns::{number, parse, read_labels, write_labels};
+use crate::runs::{AutoRun, AutoRunChange, Renewal, Worker};
 
 impl Snapshot<'_> {
     pub(super) fn registered_workers(&self) -> Result<Vec<Worker>, StoreError> {
-        let sql = "SELECT id, holder, host, boot, pid_namespace, pid, pid_started, jobs, started_at
+        // A server that was restored from a backup may have forgotten later signs of life.
+        let sql = "SELECT id, holder, host, boot, pid_namespace, pid, pid_started, jobs, started_at, session,
+                       greatest(heartbeat, coalesce(lockkeeper.remembers_since($1), lockkeeper.moment($1))),
+                       labels
                    FROM lockkeeper_runs.worker WHERE project = $1 ORDER BY started_at, id";
         let rows = self.query(sql, &[param(&self.project())])?;
         self.read_all(&rows, |row| {
@@ -21,18 +29,34 @@ impl Snapshot<'_> {
             let (id, pid, jobs): (&str, i64, i64) = (get(row, 0)?, get(row, 5)?, get(row, 7)?);
             let (host, boot, started_at): (String, String, i64) = (get(row, 2)?, get(row, 3)?, get(row, 8)?);
             let [holder, pid_namespace, started] = [unsigned(1)?, unsigned(4)?, unsigned(6)?];
+            let (session, heartbeat): (Option<i64>, i64) = (get(row, 9)?, get(row, 10)?);
+            let labels: &str = get(row, 11)?;
             let build = || {
+                let session = session.map(session_from).transpose()?;
                 Ok(Worker {
                     id: parse(id)?,
                     holder: HolderId(holder),
-                    origin: Origin { host, boot, pid_namespace, session: None },
+                    heartbeat_at: session.map(|_| Moment::from_micros(heartbeat)),
+                    origin: Origin { host, boot, pid_namespace, session },
                     process: ProcessRef { pid: number(pid, "pid")?, started },
                     jobs: number(jobs, "number of jobs")?,
+                    labels: read_labels(labels)?,
                     started_at,
                 })
             };
             Ok(build())
         })
+    }
+
+    pub(super) fn hosts_of(&self, runs: &[&RunId]) -> Result<HashMap<RunId, String>, StoreError> {
+        let sql = "SELECT id, host FROM lockkeeper_runs.run WHERE project = $1 AND id = ANY ($2) AND host IS NOT NULL";
+        let ids: Vec<&str> = runs.iter().map(|id| id.as_str()).collect();
+        let rows = self.query(sql, &[param(&self.project()), param(&ids)])?;
+        let found = self.read_all(&rows, |row| {
+            let (id, host): (&str, String) = (get(row, 0)?, get(row, 1)?);
+            Ok(parse(id).map(|id| (id, host)))
+        })?;
+        Ok(found.into_iter().collect())
     }
 
     pub(super) fn last_auto_run(&self) -> Result<Option<AutoRun>, StoreError> {
@@ -61,9 +85,12 @@ impl Snapshot<'_> {
 
 impl PostgresRunStore {
     pub(super) fn insert_worker(&self, worker: &Worker) -> Result<(), StoreError> {
+        let session = worker.origin.session.map(|session| session.get().as_micros());
+        let session = session.map(|micros| i64::try_from(micros).unwrap_or(i64::MAX));
         // The same worker comes twice only if the connection broke.
         self.change(
-            "INSERT INTO lockkeeper_runs.worker VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING",
+            "INSERT INTO lockkeeper_runs.worker VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, lockkeeper.moment($1), $10, $12)
+             ON CONFLICT DO NOTHING",
             &[
                 param(&self.project()),
                 param(&worker.id.as_str()),
@@ -75,8 +102,36 @@ impl PostgresRunStore {
                 param(&worker.process.started.cast_signed()),
                 param(&i64::from(worker.jobs)),
                 param(&worker.started_at),
+                param(&session),
+                param(&write_labels(&worker.labels)),
             ],
         )
+    }
+
+    /// Nobody is told: others look at a worker when its session would end.
+    pub(super) fn renew_session(
+        &self,
+        id: &WorkerId,
+        expected: &[i64],
+        beat: i64,
+    ) -> Result<Renewal, StoreError> {
+        // Made once: after a break in the connection the number of the last heartbeat is not known.
+        let found = self.leases.server.query(
+            "WITH renewed AS (
+                UPDATE lockkeeper_runs.worker SET heartbeat = lockkeeper.moment($1), beat = $4
+                WHERE project = $1 AND id = $2 AND beat = ANY ($3) RETURNING 1
+             ) SELECT EXISTS (SELECT FROM renewed),
+                EXISTS (SELECT FROM lockkeeper_runs.worker WHERE project = $1 AND id = $2)",
+            &[param(&self.project()), param(&id.as_str()), param(&expected.to_vec()), param(&beat)],
+        );
+        let found = found.map_err(|failure| self.leases.in_doubt(failure))?;
+        let row = found.first().ok_or_else(no_row)?;
+        let (is_renewed, is_there): (bool, bool) = (get(row, 0)?, get(row, 1)?);
+        Ok(match (is_renewed, is_there) {
+            (true, _) => Renewal::Renewed,
+            (false, true) => Renewal::Taken,
+            (false, false) => Renewal::Gone,
+        })
     }
 
     pub(super) fn update_auto_run(&self, change: &AutoRunChange<'_>) -> Result<(), StoreError> {
@@ -108,4 +163,9 @@ impl PostgresRunStore {
             ),
         }
     }
+}
+
+fn session_from(micros: i64) -> Result<Ttl, String> {
+    let micros = number(micros, "session")?;
+    Ttl::new(Duration::from_micros(micros)).map_err(|error| error.to_string())
 }

@@ -27,7 +27,7 @@ impl Tables<'_> {
         };
         let mut claimed = Vec::new();
         for ((run, request), lock) in next.into_iter().zip(claims.locks) {
-            if request.needs_lease() || request.task().is_some() {
+            if !request.is_plain() {
                 break;
             }
             let Some(run) = self.claim_run(&run, claims, *lock)? else { break };

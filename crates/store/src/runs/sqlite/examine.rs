@@ -42,5 +42,5 @@ pub(super) fn examine(
         let found = counted?.into_iter().filter(|(count, _)| *count > 0);
         flaws.extend(found.map(|(count, what)| format!("{count} {what}")));
     }
-    Ok(Examination { engine: format!("SQLite {}", rusqlite::version()), schema, flaws })
+    Ok(Examination { backend: format!("SQLite {}", rusqlite::version()), schema, flaws, risks: Vec::new() })
 }

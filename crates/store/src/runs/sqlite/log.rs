@@ -16,7 +16,8 @@ use crate::StoreError;
 const STEP: u64 = 256 * 1024;
 /// A log of this length is not extended: SQLite soon copies it into the database and starts again at its beginning.
 const LONG: u64 = 4 * 1024 * 1024;
-/// The header and all frames of a log have lengths that this divides. So a log whose length it does not divide has space.
+/// The lengths of the header and of all frames are multiples of this. Preallocation adds one byte more, so a length that is no
+/// multiple means that there is free space.
 const GRAIN: u64 = 8;
 
 /// The log of one database.

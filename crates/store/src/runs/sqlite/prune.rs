@@ -21,7 +21,7 @@ impl Tables<'_> {
         Ok(old.into_iter().map(|old| Removed { request: old.request, runs: old.runs }).collect())
     }
 
-    /// Requests whose runs all ended before this time, and that no request needs that stays.
+    /// Requests whose runs all ended before this time, and that no remaining request needs.
     pub(super) fn prunable(&self, before_unix_micros: i64) -> Result<Vec<Old>, StoreError> {
         let sql = "SELECT request.seq, request.id, run.id, request.status = 'DONE'
                    FROM request JOIN run ON run.request = request.seq

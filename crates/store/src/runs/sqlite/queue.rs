@@ -111,6 +111,15 @@ impl Tables<'_> {
         Ok([give_up, retry, outside].into_iter().flatten().min().map(Moment::from_micros))
     }
 
+    /// Queued runs of stages.
+    pub(super) fn queued_in_stages(&self) -> Result<Vec<Run>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} {FROM} WHERE run.seq IN (SELECT seq FROM run INDEXED BY run_stage WHERE status = 'queued' AND ready = -1)
+             ORDER BY run.seq"
+        );
+        self.many(&sql, [])
+    }
+
     /// Runs that a worker executes, and ended runs whose processes may live.
     pub(super) fn active_runs(&self) -> Result<Vec<Run>, StoreError> {
         let sql = format!("SELECT {COLUMNS} {FROM} WHERE run.seq IN ({ACTIVE}) ORDER BY run.seq");

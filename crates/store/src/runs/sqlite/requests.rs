@@ -193,7 +193,7 @@ impl Tables<'_> {
         after.into_iter().try_for_each(|request| self.count_unmet(request))
     }
 
-    fn count_unmet(&self, seq: i64) -> Result<(), StoreError> {
+    pub(super) fn count_unmet(&self, seq: i64) -> Result<(), StoreError> {
         self.execute(
             "UPDATE request SET unmet = (
                  SELECT count(*) FROM dependency JOIN request AS before ON before.seq = dependency.after

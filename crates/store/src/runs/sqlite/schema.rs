@@ -15,7 +15,8 @@ const APPLICATION_ID: i64 = 0x4c6b_5275;
 /// | version | what is new |
 /// |---|---|
 /// | 2 | a request stays `QUEUED` until its run has ended; `event` has no counter of its own, a prune leaves one row |
-const VERSION: i64 = 2;
+/// | 3 | workers have labels, and requests need some |
+const VERSION: i64 = 3;
 
 /// Times are in microseconds: `_at` on the wall clock; `_moment`, `give_up_at` and `retry_at` on the clock of this boot.
 ///
@@ -43,7 +44,7 @@ CREATE INDEX dependency_after ON dependency (after);
 CREATE TABLE worker (
     id TEXT PRIMARY KEY, holder INTEGER NOT NULL, host TEXT NOT NULL, boot TEXT NOT NULL,
     pid_namespace INTEGER NOT NULL, pid INTEGER NOT NULL, pid_started INTEGER NOT NULL,
-    jobs INTEGER NOT NULL, started_at INTEGER NOT NULL
+    jobs INTEGER NOT NULL, started_at INTEGER NOT NULL, labels TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE auto_run (
     worker TEXT NOT NULL, started_at INTEGER NOT NULL, runs INTEGER NOT NULL, current TEXT,
@@ -104,19 +105,26 @@ WHEN NEW.claim < OLD.claim OR (OLD.status <> NEW.status AND NOT ({moves}))
 BEGIN SELECT RAISE(ABORT, 'a run does not move like this'); END;";
 
 /// Indexes that stores of older versions may lack.
-const LATER: [(&str, &str); 4] = [
+const LATER: [(&str, &str); 5] = [
     ("request_next", "request (priority DESC, created_at, id) WHERE status = 'QUEUED' AND unmet = 0"),
     ("request_after", "request (seq) WHERE status = 'QUEUED' AND unmet > 0"),
     ("run_outside", "run (seq) WHERE worker IS NOT NULL AND holder IS NULL"),
     ("run_left", "run (seq) WHERE holder IS NOT NULL AND completed_at IS NOT NULL"),
+    ("run_stage", "run (seq) WHERE status = 'queued' AND ready = -1"),
 ];
 
 /// Migrates a store that an older program has created. The caller holds the write lock.
 pub(super) fn complete(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let indexes: String =
         LATER.iter().map(|(name, what)| format!("CREATE INDEX IF NOT EXISTS {name} ON {what};")).collect();
+    let has_labels = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('worker') WHERE name = 'labels')";
+    let has_labels: bool =
+        connection.query_row(has_labels, [], |row| row.get(0)).map_err(|error| explain(path, error))?;
+    let labels =
+        if has_labels { "" } else { "ALTER TABLE worker ADD COLUMN labels TEXT NOT NULL DEFAULT '';" };
     let script = format!(
         "BEGIN IMMEDIATE;
+         {labels}
          {indexes}
          DROP INDEX IF EXISTS run_living;
          DROP TRIGGER IF EXISTS run_claims;

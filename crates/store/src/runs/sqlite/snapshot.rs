@@ -92,6 +92,18 @@ impl RunRecords for Snapshot<'_> {
         self.tables().requests_with_runs(filter)
     }
 
+    fn requests_in_order(
+        &self,
+        after: Option<&RequestId>,
+        limit: usize,
+    ) -> Result<Vec<StoredRequest>, StoreError> {
+        self.tables().requests_in_order(after, limit)
+    }
+
+    fn runs_in_order(&self, after: Option<&RunId>, limit: usize) -> Result<Vec<(Run, Request)>, StoreError> {
+        self.tables().runs_in_order(after, limit)
+    }
+
     fn matching(&self, filter: &RequestFilter) -> Result<Vec<Match>, StoreError> {
         self.tables().matching(filter)
     }
@@ -147,6 +159,10 @@ impl RunRecords for Snapshot<'_> {
 
     fn next_due(&self, looked_at: Moment) -> Result<Option<Moment>, StoreError> {
         self.tables().next_due(looked_at)
+    }
+
+    fn queued_in_stages(&self) -> Result<Vec<Run>, StoreError> {
+        self.tables().queued_in_stages()
     }
 
     fn active_runs(&self) -> Result<Vec<Run>, StoreError> {

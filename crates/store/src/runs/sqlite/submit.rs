@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use lockkeeper_core::request::{Request, RequestStatus};
-use lockkeeper_core::run::Status;
 use lockkeeper_core::run::admission::{
     Existing, Insert, Known, Refusal, Replacement, Submission, Submitted, admit, replace,
 };
 use lockkeeper_core::run::transition::Transition;
+use lockkeeper_core::run::{Run, Status};
 use rusqlite::{named_params, params};
 
 use super::tables::Tables;
@@ -95,28 +95,7 @@ impl Tables<'_> {
     /// Inserts a new run of a request, with its first event.
     fn insert_run(&self, request_seq: i64, request: &Request, first: &Transition) -> Result<(), StoreError> {
         let Transition { run, event } = first;
-        // The worker of a stage claims its runs by their ids; no other worker may find them.
-        let is_of_stage = request.conductor().is_some();
-        let row = Columns::from(run);
-        self.execute(
-            "INSERT INTO run (id, request, status, attempt, claim, worker, holder, pid, pid_started, lease, token,
-                 priority, ready, wish, queued_at, queued_moment, give_up_at, started_at, started_moment, timeout, retry_at,
-                 completed_at, completed_moment, exit_code, signal, reason, message, help, events)
-             VALUES (:id, :request, :status, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL,
-                 :priority, (SELECT CASE WHEN :is_of_stage THEN -1 ELSE unmet = 0 END FROM request WHERE seq = :request), :lease_key,
-                 :queued_at, :queued_moment, :give_up_at, NULL, NULL, :timeout, NULL,
-                 :completed_at, :completed_moment, NULL, NULL, :reason, :message, 0, :version)",
-            named_params! {
-                ":id": run.id.as_str(), ":request": request_seq, ":status": run.status().as_str(),
-                ":priority": request.priority.get(), ":is_of_stage": is_of_stage,
-                ":lease_key": request.lease_key(), ":queued_at": run.queued_at.unix_micros,
-                ":queued_moment": run.queued_at.moment.as_micros(), ":give_up_at": row.give_up_at,
-                ":timeout": row.timeout, ":completed_at": row.completed_at,
-                ":completed_moment": row.completed_moment, ":reason": row.reason, ":message": run.message(),
-                ":version": run.version,
-            },
-        )?;
-        let seq = self.last_insert_rowid();
+        let seq = self.insert_run_row(request_seq, request, run)?;
         self.append(run, event)?;
         // A rejected run does not change the status of a request that has other runs.
         if run.status() == Status::Rejected {
@@ -125,5 +104,41 @@ impl Tables<'_> {
         }
         self.execute("UPDATE request SET latest = ?1 WHERE seq = ?2", params![seq, request_seq])?;
         self.set_request_status(request_seq, RequestStatus::from(run))
+    }
+
+    /// Inserts the row of a run. Returns its number.
+    pub(super) fn insert_run_row(
+        &self,
+        request_seq: i64,
+        request: &Request,
+        run: &Run,
+    ) -> Result<i64, StoreError> {
+        // The worker of a stage claims its runs by their ids; no other worker may find them.
+        let is_of_stage = request.conductor().is_some();
+        let is_queued = run.status() == Status::Queued;
+        let row = Columns::from(run);
+        self.execute(
+            "INSERT INTO run (id, request, status, attempt, claim, worker, holder, pid, pid_started, lease, token,
+                 priority, ready, wish, queued_at, queued_moment, give_up_at, started_at, started_moment, timeout, retry_at,
+                 completed_at, completed_moment, exit_code, signal, reason, message, help, events)
+             VALUES (:id, :request, :status, :attempt, :claim, :worker, :holder, :pid, :pid_started, :lease, :token,
+                 :priority, (SELECT CASE WHEN :is_of_stage THEN -1 WHEN :is_queued THEN unmet = 0 ELSE 1 END
+                     FROM request WHERE seq = :request), :lease_key,
+                 :queued_at, :queued_moment, :give_up_at, :started_at, :started_moment, :timeout, :retry_at,
+                 :completed_at, :completed_moment, :exit_code, :signal, :reason, :message, :help, :version)",
+            named_params! {
+                ":id": row.id, ":request": request_seq, ":status": row.status, ":attempt": row.attempt,
+                ":claim": row.claim, ":worker": row.worker, ":holder": row.holder, ":pid": row.pid,
+                ":pid_started": row.pid_started, ":lease": row.lease, ":token": row.token,
+                ":priority": request.priority.get(), ":is_of_stage": is_of_stage, ":is_queued": is_queued,
+                ":lease_key": request.lease_key(), ":queued_at": row.queued_at,
+                ":queued_moment": row.queued_moment, ":give_up_at": row.give_up_at,
+                ":started_at": row.started_at, ":started_moment": row.started_moment, ":timeout": row.timeout,
+                ":retry_at": row.retry_at, ":completed_at": row.completed_at,
+                ":completed_moment": row.completed_moment, ":exit_code": row.exit_code, ":signal": row.signal,
+                ":reason": row.reason, ":message": row.message, ":help": row.help, ":version": row.version,
+            },
+        )?;
+        Ok(self.last_insert_rowid())
     }
 }

@@ -65,7 +65,7 @@ impl SqliteRunStore {
         if self.read()?.tables().number(index, [])?.is_none() {
             return Ok(());
         }
-        self.write(|tables| {
+        self.transact(|tables| {
             let marked = "SELECT id FROM run WHERE ready < 0";
             let marked = tables.rows(marked, [], |row| Ok(parse(&row.get::<_, String>(0)?)))?;
             marked.iter().try_for_each(|run| tables.end_as_lost(run))?;

@@ -56,7 +56,9 @@ impl Reader<'_> {
         let arguments = Arguments::parse(git.arguments, &["-b", "-B", "--orphan", "--conflict"]);
         if arguments.has(&["-b", "-B", "--orphan"]) {
             let parts: &[GitPart] = &[Head, Refs];
-            self.use_git(git, parts, !arguments.operands.is_empty(), Staged::Nothing);
+            // With `-f` the changes of the work tree are thrown away.
+            let writes = !arguments.operands.is_empty() || arguments.has(&["-f", "--force", "-m", "--merge"]);
+            self.use_git(git, parts, writes, Staged::Nothing);
             return;
         }
         if let Some(before) = arguments.before_dashes {

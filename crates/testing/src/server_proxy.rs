@@ -1,4 +1,4 @@
-//! A proxy in front of a PostgreSQL server: counts round trips, and breaks connections at a chosen message.
+//! A proxy in front of a PostgreSQL or Redis server, or of a member of etcd: counts round trips, and breaks connections at a chosen message.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -9,7 +9,16 @@ use std::thread;
 
 use crate::Dice;
 
+/// The name of PostgreSQL's socket in its folder.
 const SOCKET: &str = ".s.PGSQL.5432";
+
+/// What a client of HTTP/2 sends before its first frame.
+const PREFACE: usize = 24;
+/// The head of a frame of HTTP/2, the types of frames with data and with headers, and the flag of the last one of a call.
+const FRAME_HEAD: usize = 9;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const END_STREAM: u8 = 1;
 
 /// When a connection breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,17 +27,35 @@ pub enum Break {
     Before,
     /// After the server has answered it. The client does not get the answer.
     After,
+    /// No connection ends: before the server reads the message, all messages are held back, as by [`ServerProxy::silence`].
+    Silence,
 }
 
 /// A proxy on a port of its own.
-pub struct PostgresProxy {
+pub struct ServerProxy {
     address: String,
     shared: Arc<Shared>,
 }
 
+/// How client and server talk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Postgres,
+    Redis,
+    /// gRPC over HTTP/2: several calls at a time.
+    Etcd,
+}
+
+/// Where the server listens.
+enum Endpoint {
+    Socket(PathBuf),
+    Port(String),
+}
+
 /// What all connections share.
 struct Shared {
-    server: PathBuf,
+    server: Endpoint,
+    protocol: Protocol,
     plan: Mutex<Plan>,
     connections: Mutex<Vec<Weak<Connection>>>,
     /// Whether all messages are held back, as when a cable is cut: no connection ends.
@@ -54,17 +81,26 @@ struct Plan {
     round_trips: usize,
 }
 
-impl PostgresProxy {
-    /// Starts a proxy in front of the server with this address (`host=FOLDER user=… dbname=…`).
+impl ServerProxy {
+    /// Starts a proxy in front of the server with this address (`host=FOLDER user=… dbname=…`, `unix:PATH` or `HOST:PORT`).
     #[must_use]
     pub fn start(server: &str) -> Self {
-        let (host, rest): (Vec<&str>, Vec<&str>) =
-            server.split_whitespace().partition(|part| part.starts_with("host="));
-        let host = host.first().and_then(|host| host.strip_prefix("host=")).unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
+        let (protocol, server, address) = if let Some(path) = server.strip_prefix("unix:") {
+            (Protocol::Redis, Endpoint::Socket(path.into()), format!("redis://127.0.0.1:{port}"))
+        } else if server.contains("host=") {
+            let (host, rest): (Vec<&str>, Vec<&str>) =
+                server.split_whitespace().partition(|part| part.starts_with("host="));
+            let host = host.first().and_then(|host| host.strip_prefix("host=")).unwrap();
+            let address = format!("host=127.0.0.1 port={port} {}", rest.join(" "));
+            (Protocol::Postgres, Endpoint::Socket(PathBuf::from(host).join(SOCKET)), address)
+        } else {
+            (Protocol::Etcd, Endpoint::Port(server.to_owned()), format!("127.0.0.1:{port}"))
+        };
         let shared = Arc::new(Shared {
-            server: PathBuf::from(host).join(SOCKET),
+            server,
+            protocol,
             plan: Mutex::default(),
             connections: Mutex::default(),
             is_silent: Mutex::default(),
@@ -77,7 +113,7 @@ impl PostgresProxy {
                 let _ = Connection::start(client, &connections);
             }
         });
-        Self { address: format!("host=127.0.0.1 port={port} {}", rest.join(" ")), shared }
+        Self { address, shared }
     }
 
     /// The address for clients.
@@ -163,8 +199,50 @@ impl Plan {
 /// One connection of a client.
 struct Connection {
     client: TcpStream,
-    server: UnixStream,
+    server: Stream,
     answers: Mutex<Answers>,
+}
+
+/// A connection to the server.
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    fn connect(to: &Endpoint) -> io::Result<Self> {
+        match to {
+            Endpoint::Socket(path) => UnixStream::connect(path).map(Self::Unix),
+            Endpoint::Port(port) => {
+                let stream = TcpStream::connect(port)?;
+                stream.set_nodelay(true)?;
+                Ok(Self::Tcp(stream))
+            }
+        }
+    }
+
+    fn close(&self) {
+        let _ = match self {
+            Self::Unix(stream) => stream.shutdown(Shutdown::Both),
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => (&mut &*stream).write_all(bytes),
+            Self::Tcp(stream) => (&mut &*stream).write_all(bytes),
+        }
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => (&mut &*stream).read(bytes),
+            Stream::Tcp(stream) => (&mut &*stream).read(bytes),
+        }
+    }
 }
 
 /// The answers that a connection waits for.
@@ -172,15 +250,18 @@ struct Answers {
     /// Messages that end with an answer, and the answers that have come.
     asked: usize,
     came: usize,
-    /// The client gets no more answers, and the connection ends with the last one.
-    is_breaking: bool,
+    /// The client gets no more answers, and the connection ends with the last one, or with the one of this call.
+    breaks_after: Option<Call>,
 }
+
+/// A call on a connection that has several at a time; 0 on others.
+type Call = u32;
 
 impl Connection {
     fn start(client: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
         client.set_nodelay(true)?;
-        let server = UnixStream::connect(&shared.server)?;
-        let answers = Mutex::new(Answers { asked: 0, came: 0, is_breaking: false });
+        let server = Stream::connect(&shared.server)?;
+        let answers = Mutex::new(Answers { asked: 0, came: 0, breaks_after: None });
         let connection = Arc::new(Self { client, server, answers });
         lock(&shared.connections).push(Arc::downgrade(&connection));
         let (back, of_replies, shared) = (Arc::clone(&connection), Arc::clone(shared), Arc::clone(shared));
@@ -197,18 +278,22 @@ impl Connection {
 
     fn close(&self) {
         let _ = self.client.shutdown(Shutdown::Both);
-        let _ = self.server.shutdown(Shutdown::Both);
+        self.server.close();
     }
 
     /// Passes messages of the client on.
     fn requests(&self, shared: &Shared) -> io::Result<()> {
-        let mut messages = Messages::new(true);
-        let mut delicate = Delicate::Statement;
+        let mut messages = Messages::new(shared.protocol, true);
+        // A store on Redis or etcd makes every break good.
+        let mut delicate = match shared.protocol {
+            Protocol::Postgres => Delicate::Statement,
+            Protocol::Redis | Protocol::Etcd => Delicate::No,
+        };
         loop {
             let was_idle = {
                 let more = messages.receive(&self.client)?;
                 let answers = lock(&self.answers);
-                if !more || answers.is_breaking {
+                if !more || answers.breaks_after.is_some() {
                     return Ok(());
                 }
                 answers.asked == answers.came
@@ -218,18 +303,24 @@ impl Connection {
             while let Some(message) = messages.next() {
                 let is_delicate = delicate != Delicate::No;
                 delicate = delicate.after(&message);
-                match lock(&shared.plan).next(is_delicate || delicate != Delicate::No) {
+                let is_delicate = is_delicate || delicate != Delicate::No;
+                let when = if message.is_request { lock(&shared.plan).next(is_delicate) } else { None };
+                match when {
                     None => {}
                     Some(Break::Before) => return Ok(()),
+                    Some(Break::Silence) => {
+                        *lock(&shared.is_silent) = true;
+                        shared.wait_while_silent();
+                    }
                     Some(Break::After) => {
                         let mut answers = lock(&self.answers);
                         answers.asked += usize::from(message.is_answered);
-                        answers.is_breaking = true;
+                        answers.breaks_after = Some(message.call);
                         drop(answers);
-                        (&self.server).write_all(&message.bytes)?;
+                        self.server.send(&message.bytes)?;
                         if message.is_answered {
                             // The other thread ends the connection when the answer has come.
-                            let _ = (&self.client).read(&mut [0; 1]);
+                            while (&self.client).read(&mut [0; 64])? > 0 {}
                         }
                         return Ok(());
                     }
@@ -238,7 +329,7 @@ impl Connection {
                     asks += 1;
                     lock(&self.answers).asked += 1;
                 }
-                (&self.server).write_all(&message.bytes)?;
+                self.server.send(&message.bytes)?;
             }
             lock(&shared.plan).round_trips += usize::from(asks > 0 && was_idle);
         }
@@ -246,14 +337,18 @@ impl Connection {
 
     /// Passes answers of the server back.
     fn replies(&self, shared: &Shared) -> io::Result<()> {
-        let mut messages = Messages::new(false);
+        let mut messages = Messages::new(shared.protocol, false);
         while messages.receive(&self.server)? {
             shared.wait_while_silent();
             while let Some(message) = messages.next() {
                 let mut answers = lock(&self.answers);
-                answers.came += usize::from(message.bytes[0] == b'Z');
-                if answers.is_breaking {
-                    if answers.came >= answers.asked {
+                answers.came += usize::from(message.is_last);
+                if let Some(call) = answers.breaks_after {
+                    let is_over = match shared.protocol {
+                        Protocol::Postgres | Protocol::Redis => answers.came >= answers.asked,
+                        Protocol::Etcd => message.is_last && message.call == call,
+                    };
+                    if is_over {
                         return Ok(());
                     }
                     continue;
@@ -297,19 +392,25 @@ impl Delicate {
 /// Splits the bytes that one side sends into messages.
 struct Messages {
     bytes: Vec<u8>,
-    /// Whether the next message is the first one of a client, which has no type byte.
+    /// Whether the next message is the first one of a client, which has another form.
     is_first: bool,
+    protocol: Protocol,
 }
 
 struct Message {
     bytes: Vec<u8>,
     /// Whether the server answers it at once and is then ready for the next one.
     is_answered: bool,
+    /// Whether it is the end of an answer.
+    is_last: bool,
+    /// Whether it asks for something, so that its connection may break.
+    is_request: bool,
+    call: Call,
 }
 
 impl Messages {
-    fn new(is_first: bool) -> Self {
-        Self { bytes: Vec::new(), is_first }
+    fn new(protocol: Protocol, is_first: bool) -> Self {
+        Self { bytes: Vec::new(), is_first, protocol }
     }
 
     /// Waits for more bytes. False at the end of the connection.
@@ -323,16 +424,53 @@ impl Messages {
     /// The next message, if all of it is there.
     fn next(&mut self) -> Option<Message> {
         let letter = usize::from(!self.is_first);
-        let length = self.bytes.get(letter..letter + 4)?;
-        let length = letter + u32::from_be_bytes(length.try_into().unwrap()) as usize;
+        let length = match self.protocol {
+            Protocol::Postgres => {
+                let length = self.bytes.get(letter..letter + 4)?;
+                letter + u32::from_be_bytes(length.try_into().unwrap()) as usize
+            }
+            Protocol::Redis => resp_length(&self.bytes)?,
+            Protocol::Etcd if self.is_first => PREFACE,
+            Protocol::Etcd => {
+                let length = self.bytes.get(..3)?;
+                FRAME_HEAD + u32::from_be_bytes([0, length[0], length[1], length[2]]) as usize
+            }
+        };
         if self.bytes.len() < length {
             return None;
         }
         let rest = self.bytes.split_off(length);
         let bytes = std::mem::replace(&mut self.bytes, rest);
-        let is_answered = self.is_first || matches!(bytes[0], b'S' | b'Q');
-        self.is_first = false;
-        Some(Message { bytes, is_answered })
+        let is_first = std::mem::take(&mut self.is_first);
+        Some(match self.protocol {
+            Protocol::Postgres => {
+                let is_answered = is_first || matches!(bytes[0], b'S' | b'Q');
+                let is_last = bytes[0] == b'Z';
+                Message { bytes, is_answered, is_last, is_request: true, call: 0 }
+            }
+            Protocol::Redis => Message { bytes, is_answered: true, is_last: true, is_request: true, call: 0 },
+            Protocol::Etcd => {
+                // Each request has one frame with its data. A watch has no end: its first data is its answer.
+                let is_request = !is_first && bytes[3] == DATA;
+                let is_last = is_request || (!is_first && bytes[3] == HEADERS && bytes[4] & END_STREAM != 0);
+                let call = u32::from_be_bytes([bytes[5], bytes[6], bytes[7], bytes[8]]);
+                Message { bytes, is_answered: is_request, is_last, is_request, call }
+            }
+        })
+    }
+}
+
+/// How long the first command or reply of Redis is, if all of it is there.
+fn resp_length(bytes: &[u8]) -> Option<usize> {
+    let end = bytes.windows(2).position(|pair| pair == b"\r\n")? + 2;
+    let number = || std::str::from_utf8(&bytes[1..end - 2]).unwrap().parse::<i64>().unwrap();
+    match bytes[0] {
+        b'$' => {
+            let length = usize::try_from(number()).map_or(end, |length| end + length + 2);
+            (bytes.len() >= length).then_some(length)
+        }
+        b'*' => (0..number()).try_fold(end, |at, _| Some(at + resp_length(&bytes[at..])?)),
+        _ => Some(end),
     }
 }
 

@@ -1,19 +1,19 @@
-//! Every engine, held to the contract.
+//! Every backend, held to the contract.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Harness;
 use super::harness::InFolder;
-use super::on_server::OnServer;
+use super::on_server::{NEEDED, OnServer, SERVER};
 use super::through_proxy::ThroughProxy;
 use lockkeeper_store::{PostgresRunStore, RunStore, SqliteRunStore};
 
-/// The engine with this name, for another process.
+/// The backend with this name, for another process.
 pub(super) fn named(name: &str) -> Box<dyn Harness> {
-    let engines: [Box<dyn Harness>; 2] = [Box::new(SQLITE), Box::new(POSTGRES)];
-    let found = engines.into_iter().find(|engine| engine.name() == name);
-    found.unwrap_or_else(|| panic!("{name} is no engine for several processes"))
+    let backends: [Box<dyn Harness>; 2] = [Box::new(SQLITE), Box::new(POSTGRES)];
+    let found = backends.into_iter().find(|backend| backend.name() == name);
+    found.unwrap_or_else(|| panic!("{name} is no backend for several processes"))
 }
 
 pub(super) const SQLITE: InFolder<dyn RunStore> =
@@ -21,6 +21,7 @@ pub(super) const SQLITE: InFolder<dyn RunStore> =
 
 pub(super) const POSTGRES: OnServer<dyn RunStore> = OnServer {
     name: "postgres",
+    server: (SERVER, NEEDED),
     open: |server, project| {
         let config: tokio_postgres::Config = server.parse().unwrap();
         Arc::new(PostgresRunStore::open(config, project, Duration::from_secs(5)).unwrap())
@@ -31,6 +32,6 @@ pub(super) const POSTGRES: OnServer<dyn RunStore> = OnServer {
 pub(super) const BROKEN: ThroughProxy<dyn RunStore> = ThroughProxy(POSTGRES);
 
 // Invariant 9.
-conformance_tests!(sqlite: crate::engines::SQLITE);
-conformance_tests!(postgres: crate::engines::POSTGRES);
-conformance_tests!(postgres_broken: crate::engines::BROKEN);
+conformance_tests!(sqlite: crate::backends::SQLITE);
+conformance_tests!(postgres: crate::backends::POSTGRES);
+conformance_tests!(postgres_broken: crate::backends::BROKEN);

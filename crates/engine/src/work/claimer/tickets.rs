@@ -1,4 +1,4 @@
-//! The waiting line: tickets for the leases of runs that could begin otherwise.
+//! Tickets of runs that wait only for a lease.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
@@ -18,29 +18,29 @@ use lockkeeper_platform::liveness_lock::LivenessLock;
 use lockkeeper_store::Waker;
 
 /// How many runs of one worker have tickets at most.
-const TICKETS: usize = 16;
-/// How long a ticket stays while nothing is known about this process. While the process lives, its ticket stays.
+const MOST_TICKETS: usize = 16;
+/// How long a ticket lasts if nobody can tell whether this process is alive.
 const STAYS: Duration = Duration::from_secs(120);
 
 /// The tickets of one claimer.
 #[derive(Default)]
-pub(super) struct WaitingLine {
+pub(super) struct Tickets {
     /// Woken when one of the tickets is granted.
     waker: Option<Box<dyn Waker>>,
     waiting: Vec<Waiting>,
-    /// The kernel locks that the processes of waiting runs will share.
+    /// The liveness locks of waiting runs, by ticket.
     locks: HashMap<LeaseId, LivenessLock>,
-    /// The kernel lock that the processes of the next run will share.
+    /// The liveness lock for the next run.
     pub(super) lock: Option<LivenessLock>,
     /// Runs whose lock files other programs hold. No wake-up comes when those become free.
     pub(super) file_held: HashSet<RunId>,
     /// Whether other tickets may have been granted together with the last one.
     look_first: bool,
-    /// Whether some runs have no ticket, because there are too many.
+    /// Whether some waiting runs have no ticket, because there are more than [`MOST_TICKETS`].
     is_full: bool,
 }
 
-impl WaitingLine {
+impl Tickets {
     /// Whether no run has a ticket.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -57,20 +57,20 @@ impl WaitingLine {
 }
 
 impl Claimer {
-    /// Gets tickets for these runs and gives up all others. A lease may be granted at once: then its run is claimed.
+    /// Gets tickets for these runs and drops all others. A lease may be granted at once: then its run is claimed.
     pub(super) fn wait_for_leases(
         &self,
         held: Vec<(Run, Request)>,
-        line: &mut WaitingLine,
+        tickets: &mut Tickets,
     ) -> Result<Option<Claimed>, RunError> {
-        self.leave(line, |other| held.iter().any(|(run, request)| owner(run, request) == *other))?;
+        self.drop_tickets(tickets, |other| held.iter().any(|(run, request)| owner(run, request) == *other))?;
         let still_waits =
-            |id: &RunId| line.file_held.contains(id) || held.iter().any(|(run, _)| run.id == *id);
+            |id: &RunId| tickets.file_held.contains(id) || held.iter().any(|(run, _)| run.id == *id);
         locked(&self.published).retain(|id, _| still_waits(id));
-        line.is_full = held.len() > TICKETS;
-        for (run, request) in held.into_iter().take(TICKETS) {
-            if let Some(grant) = self.get_ticket(&run, &request, line)?
-                && let Some(claimed) = self.claim_with(&run, request, Some(grant.lease), line)?
+        tickets.is_full = held.len() > MOST_TICKETS;
+        for (run, request) in held.into_iter().take(MOST_TICKETS) {
+            if let Some(grant) = self.get_ticket(&run, &request, tickets)?
+                && let Some(claimed) = self.claim_with(&run, request, Some(grant.lease), tickets)?
             {
                 return Ok(Some(claimed));
             }
@@ -79,21 +79,21 @@ impl Claimer {
     }
 
     /// Sleeps until a lease is granted, and claims its run. None when it was interrupted, or the run is gone.
-    pub(super) fn wait_in_line(
+    pub(super) fn wait_for_grant(
         &self,
-        line: &mut WaitingLine,
+        tickets: &mut Tickets,
         interrupts: &[BorrowedFd<'_>],
         until: Option<Instant>,
     ) -> Result<Option<Claimed>, RunError> {
         let options = WaitOptions { until, interrupts, grace: self.grace, tick: None };
-        let Some(waker) = &line.waker else { return Ok(None) };
-        let look_first = std::mem::take(&mut line.look_first);
-        let Some(grant) = self.leases.wait_any(&mut line.waiting, &**waker, &options, look_first)? else {
+        let Some(waker) = &tickets.waker else { return Ok(None) };
+        let look_first = std::mem::take(&mut tickets.look_first);
+        let Some(grant) = self.leases.wait_any(&mut tickets.waiting, &**waker, &options, look_first)? else {
             return Ok(None);
         };
-        line.look_first = true;
-        if let Some(lock) = line.locks.remove(&grant.lease.id) {
-            line.lock = Some(lock);
+        tickets.look_first = true;
+        if let Some(lock) = tickets.locks.remove(&grant.lease.id) {
+            tickets.lock = Some(lock);
         }
         let found = match run_of(&grant.lease.claim.owner) {
             Some(id) => self.runs.run_with_request(&id)?,
@@ -103,26 +103,26 @@ impl Claimer {
             self.release(Some((grant.lease.id, grant.lease.token)))?;
             return Ok(None);
         };
-        self.claim_with(&run, request, Some(grant.lease), line)
+        self.claim_with(&run, request, Some(grant.lease), tickets)
     }
 
-    /// Gives up all tickets.
-    pub(super) fn leave_all(&self, line: &mut WaitingLine) -> Result<(), RunError> {
-        self.leave(line, |_| false)
+    /// Drops all tickets.
+    pub(super) fn drop_all(&self, tickets: &mut Tickets) -> Result<(), RunError> {
+        self.drop_tickets(tickets, |_| false)
     }
 
-    /// Gives up all tickets but those of some owners.
-    fn leave(&self, line: &mut WaitingLine, keep: impl Fn(&Owner) -> bool) -> Result<(), RunError> {
+    /// Drops all tickets but those of some owners.
+    fn drop_tickets(&self, tickets: &mut Tickets, keep: impl Fn(&Owner) -> bool) -> Result<(), RunError> {
         let mut place = 0;
-        while place < line.waiting.len() {
-            if keep(&line.waiting[place].ticket.claim.owner) {
+        while place < tickets.waiting.len() {
+            if keep(&tickets.waiting[place].ticket.claim.owner) {
                 place += 1;
                 continue;
             }
-            self.leases.give_up(&line.waiting[place].ticket)?;
-            line.waiting.remove(place);
+            self.leases.give_up(&tickets.waiting[place].ticket)?;
+            tickets.waiting.remove(place);
         }
-        line.locks.retain(|id, _| line.waiting.iter().any(|waiting| waiting.ticket.id == *id));
+        tickets.locks.retain(|id, _| tickets.waiting.iter().any(|waiting| waiting.ticket.id == *id));
         Ok(())
     }
 
@@ -131,24 +131,24 @@ impl Claimer {
         &self,
         run: &Run,
         request: &Request,
-        line: &mut WaitingLine,
+        tickets: &mut Tickets,
     ) -> Result<Option<Grant>, RunError> {
-        if line.has(&owner(run, request)) {
+        if tickets.has(&owner(run, request)) {
             return Ok(None);
         }
-        if line.waker.is_none() {
-            line.waker = Some(self.leases.store().waker()?);
+        if tickets.waker.is_none() {
+            tickets.waker = Some(self.leases.store().waker()?);
         }
-        let waker = line.waker.as_ref().map(|waker| waker.id());
+        let waker = tickets.waker.as_ref().map(|waker| waker.id());
         let stays = Ttl::new(STAYS).expect("two minutes are a TTL");
-        let wanted = self.lease_request(run, request, Some(WaitTerms { waker, stays }), line)?;
+        let wanted = self.lease_request(run, request, Some(WaitTerms { waker, stays }), tickets)?;
         match self.leases.acquire(&wanted)? {
             Outcome::Granted(grant) => return Ok(Some(grant)),
             Outcome::Waiting(waiting) => {
-                let lock = line.lock.take().expect("the request names it");
-                line.locks.insert(waiting.ticket.id, lock);
+                let lock = tickets.lock.take().expect("the request names it");
+                tickets.locks.insert(waiting.ticket.id, lock);
                 self.publish_wait(run, why(&waiting.blockers));
-                line.waiting.push(waiting);
+                tickets.waiting.push(waiting);
             }
             // It is tried again whenever something changes.
             Outcome::Held(_) | Outcome::Deadlock(_) | Outcome::Gone => {}

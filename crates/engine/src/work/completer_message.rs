@@ -1,4 +1,4 @@
-//! What happens to runs that are executed here, as the completer gets to know it.
+//! Messages to the completer's thread.
 
 use std::sync::mpsc::Sender;
 
@@ -9,11 +9,11 @@ use lockkeeper_core::run::{Run, Status};
 
 use super::claimer::Claimed;
 use super::lock_files::LockFiles;
-use crate::runs::completing::End;
+use crate::runs::completing::AttemptResult;
 use lockkeeper_platform::wall_clock::WallTime;
 
-/// A report to the thread of the completer.
-pub(super) enum Report {
+/// A message to the completer's thread.
+pub(super) enum CompleterMessage {
     /// A command that takes long was started.
     Started(Box<Started>),
     /// The ends of these attempts are on the disk.
@@ -34,13 +34,15 @@ pub(super) struct Started {
 
 /// An attempt that has finished, with all that is still held for it.
 pub(super) struct Finished {
-    pub(super) end: End,
+    pub(super) end: AttemptResult,
     pub(super) lease: Option<Lease>,
     pub(super) files: LockFiles,
     /// When the command was started, if that is not in the status log yet.
     pub(super) started_at: Option<WallTime>,
     /// Whether the start was reported.
     pub(super) is_reported: bool,
+    /// Whether no process of it is left that had to be ended. If not, its end is not written.
+    pub(super) is_over: bool,
     /// Whether its thread can begin with another run at once.
     pub(super) wants_next: bool,
 }
@@ -55,10 +57,18 @@ pub(super) struct Committed {
 }
 
 impl Finished {
-    /// An attempt that was not made by this worker's slots.
-    pub(super) fn of(end: End) -> Self {
+    /// An attempt whose command did not run here.
+    pub(super) fn of(end: AttemptResult) -> Self {
         let files = LockFiles::default();
-        Self { end, lease: None, files, started_at: None, is_reported: true, wants_next: false }
+        Self {
+            end,
+            lease: None,
+            files,
+            started_at: None,
+            is_reported: true,
+            is_over: true,
+            wants_next: false,
+        }
     }
 
     /// Whether the run gets no stage file: it held nothing, and succeeded at once.

@@ -1,10 +1,10 @@
-//! Start marks: a file in which a worker notes each claim just before it starts the command, `spare/WORKER/begun`.
+//! Start records: a file in which a worker notes each claim just before it starts the command, `spare/WORKER/begun`.
 //!
-//! A worker may be killed between the claim and the start. The run of a claim without a mark can be claimed again: its
-//! command has not begun. The mark is not forced to the disk. It survives the death of the worker, and not a power cut:
+//! A worker may be killed between the claim and the start. The run of a claim without a record can be claimed again: its
+//! command has not begun. The record is not forced to the disk. It survives the death of the worker, and not a power cut:
 //! after that every claim counts as begun.
 //!
-//! Where the worker has a guardian, that one writes the mark, and how each command ended, into `spare/WORKER/ended`.
+//! The guardian, if there is one, writes the start record to `begun` and the end of each command to `ended`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,27 +14,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lockkeeper_core::id::{RunId, WorkerId};
 use lockkeeper_core::run::Run;
-use lockkeeper_platform::exec::Note;
-use lockkeeper_platform::{access, flock};
+use lockkeeper_platform::exec::{EndRecord, Note};
+use lockkeeper_platform::{access, flock, origin};
 
 use super::attempt::reusable_log;
 use super::end_records;
-use super::processes::mark;
+use super::processes::process_mark;
 
-/// The length of one mark.
+/// The length of one record.
 const WIDTH: usize = 128;
 
-/// The marks of one worker: a place for each job slot, then one for each single run.
+/// The start records of one worker: a place for each job slot, then one for each single run.
 #[derive(Debug)]
-pub(super) struct StartMarks {
+pub(super) struct StartRecords {
     file: File,
     /// The guardian's records of ends. It is locked while this worker or its guardian lives.
     ended: File,
     next: AtomicU64,
 }
 
-impl StartMarks {
-    /// Makes the file, with room for the marks of all job slots.
+impl StartRecords {
+    /// Makes the file, with room for the records of all job slots.
     pub(super) fn make(state: &Path, worker: &WorkerId, slots: u32) -> io::Result<Self> {
         let folder = reusable_log::folder_of(state, worker);
         access::make_folder(&folder)?;
@@ -45,22 +45,23 @@ impl StartMarks {
         let ended = options.open(end_records::path(&folder))?;
         access::inherit(&ended, &folder)?;
         flock::try_lock(&ended)?;
+        EndRecord::write_boot(&ended, &origin::origin()?.boot)?;
         let blank = format!("{:<width$}\n", "", width = WIDTH - 1);
         file.write_all_at(blank.repeat(slots as usize).as_bytes(), 0)?;
         Ok(Self { file, ended, next: AtomicU64::new(u64::from(slots)) })
     }
 
-    /// The files that the guardian writes: marks and ends.
+    /// The files that the guardian writes: start records and end records.
     pub(super) fn files(&self) -> (&File, &File) {
         (&self.file, &self.ended)
     }
 
-    /// What the guardian writes about the command of a claim. None without a kernel lock, by which it would be found.
+    /// What the guardian writes about the command of a claim. None without a liveness lock, by which it would be found.
     pub(super) fn note(&self, slot: Option<u32>, run: &Run) -> Option<Note> {
         let holder = run.process()?.holder;
         let place = self.place(slot);
         let begun = (line(&run.id, run.claim()), place * WIDTH as u64);
-        Some(Note { begun, place, holder, mark: mark(&run.id) })
+        Some(Note { begun, place, holder, mark: process_mark(&run.id) })
     }
 
     /// Notes that the command of a claim may begin from now on. A slot has one place, from 1; a single run gets a new one.
@@ -78,18 +79,24 @@ impl StartMarks {
 
 /// Whether the command of the current claim may have begun. Where a worker made no file, that is not known: yes.
 pub(super) fn may_have_begun(state: &Path, worker: &WorkerId, run: &Run) -> bool {
-    let mark = mark_of(&run.id, run.claim());
+    let record = record_of(&run.id, run.claim());
     match fs::read_to_string(path(state, worker)) {
-        Ok(text) => text.lines().any(|line| line.trim_end() == mark),
+        Ok(text) => text.lines().any(|line| line.trim_end() == record),
         Err(_) => true,
     }
 }
 
-fn line(run: &RunId, claim: u64) -> String {
-    format!("{:<width$}\n", mark_of(run, claim), width = WIDTH - 1)
+/// The runs in the start records of a worker, whose files are in this folder. Most of them have ended.
+pub(super) fn recorded_runs(folder: &Path) -> Vec<RunId> {
+    let text = fs::read_to_string(folder.join("begun")).unwrap_or_default();
+    text.lines().filter_map(|line| line.split_ascii_whitespace().next()?.parse().ok()).collect()
 }
 
-fn mark_of(run: &RunId, claim: u64) -> String {
+fn line(run: &RunId, claim: u64) -> String {
+    format!("{:<width$}\n", record_of(run, claim), width = WIDTH - 1)
+}
+
+fn record_of(run: &RunId, claim: u64) -> String {
     format!("{run} {claim}")
 }
 
@@ -120,19 +127,21 @@ mod tests {
     }
 
     #[test]
-    fn only_a_marked_claim_may_have_begun() {
+    fn only_a_recorded_claim_may_have_begun() {
         let state = tempfile::tempdir().unwrap();
         let (state, worker) = (state.path(), "W-1".parse().unwrap());
         let [first, second, third] = ["RUN-1", "RUN-2", "RUN-3"].map(claimed);
         assert!(may_have_begun(state, &worker, &first), "nothing is known of a worker without a file");
-        let marks = StartMarks::make(state, &worker, 2).unwrap();
+        let start_records = StartRecords::make(state, &worker, 2).unwrap();
         assert!(!may_have_begun(state, &worker, &first));
-        marks.set(Some(2), &first.id, first.claim()).unwrap();
-        marks.set(None, &second.id, second.claim()).unwrap();
-        marks.set(None, &third.id, third.claim() + 1).unwrap();
+        start_records.set(Some(2), &first.id, first.claim()).unwrap();
+        start_records.set(None, &second.id, second.claim()).unwrap();
+        start_records.set(None, &third.id, third.claim() + 1).unwrap();
         assert!(may_have_begun(state, &worker, &first) && may_have_begun(state, &worker, &second));
-        assert!(!may_have_begun(state, &worker, &third), "the mark is of another claim");
-        marks.set(Some(2), &third.id, third.claim()).unwrap();
+        assert!(!may_have_begun(state, &worker, &third), "the record is of another claim");
+        let recorded = recorded_runs(&reusable_log::folder_of(state, &worker));
+        assert_eq!(recorded, ["RUN-1", "RUN-2", "RUN-3"].map(|id| id.parse().unwrap()));
+        start_records.set(Some(2), &third.id, third.claim()).unwrap();
         assert!(!may_have_begun(state, &worker, &first) && may_have_begun(state, &worker, &third));
     }
 }

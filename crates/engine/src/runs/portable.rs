@@ -1,0 +1,85 @@
+//! Portable requests: a request of a store that several machines share names no place of the machine that submits it.
+//!
+//! A folder of the project is kept relative to the root of the project, and looked up in the clone of the worker.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use lockkeeper_core::request::Request;
+use lockkeeper_core::run::Run;
+
+use super::{RunError, Runs};
+
+impl Runs {
+    /// Whether several machines share the requests and runs.
+    pub fn is_shared(&self) -> bool {
+        self.root.is_some()
+    }
+
+    /// The machine that executes or executed a run, if several share the store and the folder of the run is not here.
+    pub fn host_elsewhere(&self, run: &Run) -> Result<Option<String>, RunError> {
+        if !self.is_shared() || self.folder_of(&run.id).path().is_dir() {
+            return Ok(None);
+        }
+        Ok(self.store.snapshot()?.hosts(&[&run.id])?.remove(&run.id))
+    }
+
+    /// The requests as they are kept.
+    pub(super) fn portable<'r>(&self, requests: &'r [Request]) -> Cow<'r, [Request]> {
+        let Some(root) = &self.root else { return Cow::Borrowed(requests) };
+        Cow::Owned(requests.iter().map(|request| for_any_machine(root, request.clone())).collect())
+    }
+
+    /// The folder of a request on this machine.
+    pub(crate) fn local_dir(&self, dir: &str) -> PathBuf {
+        match &self.root {
+            Some(root) => root.join(dir),
+            None => PathBuf::from(dir),
+        }
+    }
+
+    /// Whether a folder names a place that other machines may not have: it is outside of the project.
+    pub fn is_outside(&self, dir: &str) -> bool {
+        let is_outside = |root: &PathBuf| Path::new(dir).is_absolute() && from_root(root, dir).is_none();
+        self.root.as_ref().is_some_and(is_outside)
+    }
+}
+
+/// A request of one machine as several machines keep it.
+pub(crate) fn for_any_machine(root: &Path, request: Request) -> Request {
+    match from_root(root, &request.dir) {
+        Some(dir) => Request { dir, ..request },
+        None => request,
+    }
+}
+
+/// A request of several machines as this machine keeps it, with this root of the project.
+pub(crate) fn for_this_machine(root: &Path, request: Request) -> Request {
+    let dir = if request.dir == "." { root.to_owned() } else { root.join(&request.dir) };
+    match dir.into_os_string().into_string() {
+        Ok(dir) => Request { dir, ..request },
+        Err(_) => request,
+    }
+}
+
+/// A folder of the project relative to its root, `.` for the root itself; none if it is elsewhere.
+fn from_root(root: &Path, dir: &str) -> Option<String> {
+    let below = Path::new(dir).strip_prefix(root).ok()?;
+    if below.as_os_str().is_empty() {
+        return Some(".".to_owned());
+    }
+    below.to_str().map(ToOwned::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_folder_of_the_project_is_relative() {
+        let root = Path::new("/home/a/shop");
+        assert_eq!(from_root(root, "/home/a/shop").as_deref(), Some("."));
+        assert_eq!(from_root(root, "/home/a/shop/src/api").as_deref(), Some("src/api"));
+        assert_eq!((from_root(root, "/home/a/shopping"), from_root(root, "/tmp")), (None, None));
+    }
+}

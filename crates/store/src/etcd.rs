@@ -1,0 +1,304 @@
+//! etcd store: leases and tickets of many machines in an etcd cluster, 3.4 or later.
+//!
+//! A decision reads without a lock and remembers the revisions of what it read. One transaction of etcd compares them and makes the
+//! changes, or tells that something has changed, and the decision runs again. The module `keys` has the layout.
+//!
+//! | what | how |
+//! |---|---|
+//! | number | the revision of a transaction that touches a key, which has room for 256 numbers |
+//! | memory | a note of cluster and term, compared at each read: see the module `memory` |
+//! | clock | what the leader has counted down of a lease: see the module `clock` |
+//! | wake-up | a change of the waker's key, in the transaction that commits. The process watches the key |
+
+mod address;
+mod channel;
+mod clock;
+mod commit;
+mod keys;
+mod memory;
+mod messages;
+mod records;
+mod server;
+mod wakers;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use lockkeeper_core::id::WakerId;
+use lockkeeper_core::records::Records;
+use lockkeeper_core::time::Moment;
+use lockkeeper_platform::clock as local_clock;
+use lockkeeper_platform::wall_clock::WallTime;
+
+pub use self::address::EtcdAddress;
+use self::channel::framed;
+use self::clock::{Asked, FIRST_BASE};
+use self::keys::Keys;
+use self::memory::{Note, Seen};
+use self::messages::{
+    KeyValue, LeaseGrantRequest, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, MemberListResponse,
+    Nothing, Op, RangeRequest, ResponseHeader, StatusResponse, TxnRequest, TxnResponse,
+};
+use self::records::EtcdMoment;
+use self::server::{Failure, Link, Server, TXN};
+use super::optimistic::clock::StoreClock;
+use super::optimistic::decision::Decision;
+use super::optimistic::random_number;
+use super::optimistic::snapshot::Snapshot;
+use super::{Examination, LeaseStore, StoreError, Transaction, Waker};
+
+/// The version of the layout.
+const VERSION: i64 = 1;
+/// How many numbers a revision has room for, as a power of two.
+const BLOCK: u32 = 8;
+
+/// How often a read runs again because the cluster has just been noticed to begin anew.
+const NOTICES: usize = 5;
+
+/// Leases and tickets of one project in an etcd cluster.
+pub struct EtcdStore {
+    server: Server,
+    keys: Keys,
+    clock: StoreClock,
+    asked: Asked,
+    /// The latest revision that this process knows.
+    newest: AtomicI64,
+}
+
+/// What was read in one transaction.
+struct Read {
+    revision: i64,
+    /// One answer for each range.
+    answers: Vec<Vec<KeyValue>>,
+    /// Numbers that were drawn in the same transaction.
+    numbers: Option<Range<u64>>,
+    note: Note,
+}
+
+/// What a read brings besides: the clock and the note of the cluster.
+struct Head {
+    response: ResponseHeader,
+    base: KeyValue,
+    last: KeyValue,
+    memory: KeyValue,
+    /// How many seconds the leader has counted, if it was asked.
+    seconds: Option<i64>,
+    /// The client knew a later revision.
+    goes_back: bool,
+}
+
+impl EtcdStore {
+    /// Opens the leases of a project, and makes its first keys where they are missing.
+    pub fn open(address: EtcdAddress, project: &str, connect_timeout: Duration) -> Result<Self, StoreError> {
+        let server = Server::new(address, connect_timeout)?;
+        let (clock, newest) = (StoreClock::new(0), AtomicI64::new(0));
+        let store = Self { server, keys: Keys::new(project), clock, asked: Asked::default(), newest };
+        let about = || vec![Op::Range(keys::get(store.keys.about())).into()];
+        let found = store.server.txn(&TxnRequest { success: about(), ..TxnRequest::default() })?;
+        let header = found.header.clone().unwrap_or_default();
+        let mut version = found.into_ranges().concat();
+        if version.is_empty() {
+            let seconds = store.count()?;
+            let now = clock::counted(FIRST_BASE, seconds);
+            let note = Note::first(store.seen(&header, now, seconds, false)?);
+            let made = TxnRequest {
+                compare: vec![keys::is_absent(store.keys.about())],
+                success: [
+                    (store.keys.about(), VERSION.to_string().into_bytes()),
+                    (store.keys.clock_base(), clock::to_bytes(FIRST_BASE)),
+                    (store.keys.clock_last(), clock::to_bytes(0)),
+                    (store.keys.memory(), note.to_bytes()),
+                    (store.keys.since(), note.since.to_string().into_bytes()),
+                ]
+                .map(|(key, value)| keys::put(key, value).into())
+                .to_vec(),
+                failure: Vec::new(),
+            };
+            store.server.txn(&made)?;
+            version = store.read_ranges(vec![keys::get(store.keys.about())], false)?.answers.concat();
+        }
+        let version = version.first().map(|kv| String::from_utf8_lossy(&kv.value));
+        let version = version.and_then(|text| text.parse().ok()).ok_or_else(|| damaged("version"))?;
+        if version > VERSION {
+            let address = store.server.address().to_owned();
+            return Err(StoreError::TooNew { address, found: version, known: VERSION });
+        }
+        // Sets the clock.
+        store.read_ranges(Vec::new(), false)?;
+        Ok(store)
+    }
+
+    /// Reads ranges in one transaction of etcd, and draws numbers in it.
+    fn read_ranges(&self, ranges: Vec<RangeRequest>, draws: bool) -> Result<Read, StoreError> {
+        let clock_keys = [self.keys.clock_base(), self.keys.clock_last(), self.keys.memory()].map(keys::get);
+        let mut ops: Vec<Op> = clock_keys.into_iter().chain(ranges).map(Op::Range).collect();
+        if draws {
+            ops.push(keys::put(self.keys.number(), Vec::new()));
+        }
+        let request = TxnRequest { success: commit::in_parts(ops, 0, self)?, ..TxnRequest::default() };
+        for _ in 0..NOTICES {
+            let known = self.newest.load(Ordering::Relaxed);
+            let asks = self.asked.is_due(local_clock::now());
+            let answered = self.server.wait(async {
+                let (read, seconds) =
+                    futures_util::join!(self.server.link.call(TXN, framed(&request)), async {
+                        if asks { Some(count(&self.server.link).await) } else { None }
+                    });
+                Ok((read?, seconds.transpose()?))
+            });
+            let (read, seconds): (TxnResponse, _) =
+                answered.map_err(|failure: Failure| failure.explain(self.server.address()))?;
+            let response = read.header.clone().unwrap_or_default();
+            let revision = response.revision;
+            let mut answers = read.into_ranges().into_iter();
+            let mut one = |what: &str| {
+                let found = answers.next().and_then(|kvs| kvs.into_iter().next());
+                found.ok_or_else(|| damaged(what))
+            };
+            let (base, last, memory) = (one("clock")?, one("clock")?, one("note")?);
+            let goes_back = revision < known;
+            let head = Head { response, base, last, memory, seconds, goes_back };
+            let Some(note) = self.note(&head)? else { continue };
+            self.newest.fetch_max(revision, Ordering::Relaxed);
+            let first = number_at(revision, note);
+            let numbers = draws.then(|| first..first + (1 << BLOCK));
+            return Ok(Read { revision, answers: answers.collect(), numbers, note });
+        }
+        Err(damaged("note, which changes all the time"))
+    }
+
+    /// Sets the clock by what was read, and returns the note of the cluster. None if the cluster began anew: then there is a new
+    /// note, and everything has to be read again.
+    fn note(&self, head: &Head) -> Result<Option<Note>, StoreError> {
+        let of = |kv: &KeyValue| clock::from_bytes(&kv.value).ok_or_else(|| damaged("moment"));
+        let (base, last) = (of(&head.base)?, of(&head.last)?);
+        let note = Note::from_bytes(&head.memory.value).ok_or_else(|| damaged("note"))?;
+        self.clock.move_to(last);
+        let ResponseHeader { cluster_id, raft_term, .. } = head.response;
+        let counts_anew = head.seconds.is_some_and(|seconds| clock::new_base(base, seconds, last).is_some());
+        let is_same = (note.cluster, note.term) == (cluster_id, raft_term) && !head.goes_back;
+        if is_same && !counts_anew {
+            if let Some(seconds) = head.seconds {
+                self.clock.move_to(clock::counted(base, seconds).as_micros());
+            }
+            return Ok(Some(note));
+        }
+        let seconds = self.count()?;
+        let mut new_base = clock::new_base(base, seconds, last).unwrap_or(base);
+        let mut now = clock::counted(new_base, seconds).max(Moment::from_micros(last));
+        if head.goes_back && self.clock.now() > now {
+            // The clock of the cluster went back, too. Those who knew it take it along.
+            now = self.clock.now();
+            new_base = clock::base_at(now, seconds);
+        }
+        let next = note.after(self.seen(&head.response, now, seconds, head.goes_back)?);
+        // If another client comes first, its note is as good.
+        self.server.txn(&TxnRequest {
+            compare: [&head.base, &head.last, &head.memory]
+                .map(|kv| keys::is_at(kv.key.clone(), kv.mod_revision))
+                .to_vec(),
+            success: [
+                (self.keys.clock_base(), clock::to_bytes(new_base)),
+                (self.keys.clock_last(), clock::to_bytes(now.as_micros())),
+                (self.keys.memory(), next.to_bytes()),
+                (self.keys.since(), next.since.to_string().into_bytes()),
+            ]
+            .map(|(key, value)| keys::put(key, value).into())
+            .to_vec(),
+            failure: Vec::new(),
+        })?;
+        if head.goes_back {
+            self.newest.store(0, Ordering::Relaxed);
+        }
+        Ok(None)
+    }
+
+    /// What this client sees of the cluster.
+    fn seen(
+        &self,
+        header: &ResponseHeader,
+        now: Moment,
+        seconds: i64,
+        goes_back: bool,
+    ) -> Result<Seen, StoreError> {
+        let asked =
+            self.server.wait(self.server.link.call("etcdserverpb.Cluster/MemberList", framed(&Nothing {})));
+        let list: MemberListResponse =
+            asked.map_err(|failure: Failure| failure.explain(self.server.address()))?;
+        Ok(Seen {
+            cluster: header.cluster_id,
+            term: header.raft_term,
+            members: list.members.len(),
+            goes_back,
+            now,
+            seconds,
+            unix_seconds: (WallTime::now().as_micros() / 1_000_000).max(0).cast_unsigned(),
+        })
+    }
+
+    /// How many seconds the leader has counted.
+    fn count(&self) -> Result<i64, StoreError> {
+        self.server.wait(count(&self.server.link)).map_err(|failure| failure.explain(self.server.address()))
+    }
+}
+
+/// The first number of a revision.
+fn number_at(revision: i64, note: Note) -> u64 {
+    (revision.cast_unsigned() + note.offset) << BLOCK
+}
+
+/// How many seconds the leader has counted.
+async fn count(link: &Link) -> Result<i64, Failure> {
+    let ask = framed(&LeaseTimeToLiveRequest { id: clock::LEASE });
+    let grant = framed(&LeaseGrantRequest { ttl: clock::LEASE_SECONDS, id: clock::LEASE });
+    loop {
+        let lease: LeaseTimeToLiveResponse =
+            link.call("etcdserverpb.Lease/LeaseTimeToLive", ask.clone()).await?;
+        if lease.ttl >= 0 && lease.granted_ttl > 0 {
+            return Ok((lease.granted_ttl - lease.ttl).max(0));
+        }
+        match link.call::<Nothing>("etcdserverpb.Lease/LeaseGrant", grant.clone()).await {
+            Ok(_) => {}
+            // Somebody else was first.
+            Err(Failure::Refused(status)) if status.is_taken() => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+impl LeaseStore for EtcdStore {
+    fn begin(&self) -> Result<Box<dyn Transaction + '_>, StoreError> {
+        Ok(Box::new(Decision::new(self)))
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Records<StoreError> + '_>, StoreError> {
+        Ok(Box::new(Snapshot(EtcdMoment::begin(self)?)))
+    }
+
+    fn waker(&self) -> Result<Box<dyn Waker>, StoreError> {
+        let id = random_number("make a waker for", self.server.address())?;
+        self.waker_with_id(WakerId(id >> 1))
+    }
+
+    fn waker_with_id(&self, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {
+        wakers::listen(&self.server, self.keys.waker(id), id)
+    }
+
+    fn examine(&self, thorough: bool) -> Result<Examination, StoreError> {
+        let asked =
+            self.server.wait(self.server.link.call("etcdserverpb.Maintenance/Status", framed(&Nothing {})));
+        let status: StatusResponse = asked.map_err(|failure| failure.explain(self.server.address()))?;
+        let flaws = if thorough { self.flaws()? } else { Vec::new() };
+        Ok(Examination {
+            backend: format!("etcd {}", status.version),
+            schema: Some(VERSION),
+            flaws,
+            risks: Vec::new(),
+        })
+    }
+}
+
+fn damaged(what: &str) -> StoreError {
+    StoreError::Mismatch(format!("a key of the store has an impossible {what}"))
+}

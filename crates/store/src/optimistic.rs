@@ -1,0 +1,121 @@
+//! Optimistic concurrency control: what stores on a server have in common.
+//!
+//! A decision reads without a lock and remembers the versions of what it read. One call of the server compares them and makes
+//! the changes, or tells that something has changed, and the decision runs again. A store implements [`OptimisticStore`];
+//! [`Decision`](decision::Decision) does the rest.
+
+pub(crate) mod clock;
+pub(crate) mod decision;
+pub(crate) mod listener;
+pub(crate) mod parts;
+pub(crate) mod snapshot;
+
+use std::ops::Range;
+
+use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::in_memory::InMemoryRecords;
+use lockkeeper_core::records::{Change, Effect};
+use lockkeeper_core::resource::KeyRange;
+use lockkeeper_core::time::Moment;
+use lockkeeper_platform::random;
+
+use self::clock::StoreClock;
+use self::parts::{Footprint, Found};
+use crate::{Commit, StoreError};
+
+/// How often a call is tried whose connection breaks.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) const TRIES: usize = 3;
+
+/// A server as a decision uses it.
+pub(crate) trait OptimisticStore {
+    /// The store's clock, as far as it is known here.
+    fn clock(&self) -> &StoreClock;
+
+    /// Reads versions and then records, in one round trip. Puts the clock forward. `is_first`: it is the first read of a decision;
+    /// one that begins with a range wants a lease, and numbers for it.
+    fn read(&self, wanted: Wanted<'_>, is_first: bool) -> Result<Answer, StoreError>;
+
+    /// Draws numbers. Puts the clock forward.
+    fn numbers(&self) -> Result<Range<u64>, StoreError>;
+
+    /// Makes the changes if the footprint is unchanged, and carries out the effects then.
+    fn commit(&self, decided: Decided<'_>) -> Result<Commit, StoreError>;
+}
+
+/// What a decision reads with one call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted<'w> {
+    /// The records of a range, and the versions of these parts.
+    In(&'w KeyRange, &'w [String]),
+    /// One record, and its version; 0 if there is none.
+    One(LeaseId),
+    /// All records, and the highest version.
+    All,
+}
+
+/// What the server returned. The versions are not newer than the records.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// Numbers that were drawn after the records were read. Those of new leases have to be larger than those of all records that the
+    /// decision has read.
+    pub(crate) numbers: Option<Range<u64>>,
+    /// If none were drawn: those that were drawn before are good if they begin here or later.
+    pub(crate) good_from: u64,
+    /// Since when the server remembers everything. None: it never forgets.
+    pub(crate) remembers_since: Option<Moment>,
+    /// The version of the whole store at that moment, if it has one.
+    pub(crate) version: Option<i64>,
+    pub(crate) versions: Vec<i64>,
+    pub(crate) records: Vec<Found>,
+}
+
+/// What a decision came to.
+#[derive(Debug)]
+pub(crate) struct Decided<'d> {
+    pub(crate) now: Moment,
+    /// Since when the server remembered everything when it was read. None if nothing was read, or if it never forgets.
+    pub(crate) remembers_since: Option<Moment>,
+    pub(crate) footprint: Footprint,
+    /// The records that were read.
+    #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "only etcd writes by what was there"))]
+    pub(crate) records: InMemoryRecords,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) effects: &'d [Effect],
+}
+
+/// Records that were read, by their keys.
+pub(crate) fn collected(found: impl IntoIterator<Item = Found>) -> Result<InMemoryRecords, StoreError> {
+    let mut records = InMemoryRecords::default();
+    for record in found {
+        // A server may show one record under several keys; they are of one moment.
+        add(record, &mut records)?;
+    }
+    Ok(records)
+}
+
+/// Adds a record that was read. False if another content of it was read before.
+pub(crate) fn add(record: Found, records: &mut InMemoryRecords) -> Result<bool, StoreError> {
+    let id = record.id();
+    match (&record, records.lease(id), records.ticket(id)) {
+        (_, None, None) => {}
+        (Found::Lease(lease), Some(known), _) => return Ok(lease == known),
+        (Found::Ticket(ticket), _, Some(known)) => return Ok(ticket == known),
+        (Found::Lease(_), None, Some(_)) | (Found::Ticket(_), Some(_), None) => return Ok(false),
+    }
+    records.apply(record.into()).map_err(|misfit| StoreError::Mismatch(misfit.to_string()))?;
+    Ok(true)
+}
+
+/// A random number for a call or a waker at this address.
+pub(crate) fn random_number(action: &'static str, address: &str) -> Result<u64, StoreError> {
+    random::number().map_err(|source| StoreError::Io { action, address: address.to_owned(), source })
+}
+
+/// The failure of a commit after which nobody knows whether it was made.
+pub(crate) fn in_doubt(explained: StoreError) -> StoreError {
+    match explained {
+        StoreError::Unreachable { address, source } => StoreError::InDoubt { address, source },
+        other => other,
+    }
+}

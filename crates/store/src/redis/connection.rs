@@ -1,0 +1,292 @@
+//! Connection to a Redis server: blocking calls with a limit for the whole call.
+
+use std::io::{self, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockkeeper_platform::poll;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+
+use super::address::{Place, RedisAddress};
+use super::resp::{Reply, put_command};
+use crate::StoreError;
+
+/// A connection on which the client has said who it is.
+pub(super) struct Connection {
+    input: BufReader<Stream>,
+}
+
+impl Connection {
+    /// Connects, and sends the password and the number of the database.
+    pub(super) fn open(to: &RedisAddress, limit: Duration) -> Result<Self, Failure> {
+        let failed = |error: io::Error| Failure::of_connecting(error, limit);
+        let stream = Stream::connect(&to.place, limit).map_err(failed)?;
+        let mut connection = Self { input: BufReader::with_capacity(1 << 14, stream) };
+        let database = to.database.to_string();
+        let mut hello: Vec<Vec<&str>> = Vec::new();
+        if let Some(password) = &to.password {
+            hello.push(["AUTH"].into_iter().chain(to.user.as_deref()).chain([password.as_str()]).collect());
+        }
+        if to.database != 0 {
+            hello.push(vec!["SELECT", &database]);
+        }
+        match connection.pipeline(&hello, limit) {
+            Ok(_) => Ok(connection),
+            Err(Failure::Broken(error)) => Err(failed(error)),
+            Err(Failure::Refused(text)) => Err(Failure::Connect(text.into())),
+            Err(failure @ (Failure::Connect(_) | Failure::NoAnswer(_))) => Err(failure),
+        }
+    }
+
+    /// Runs commands one after the other, in one round trip. Returns the first error.
+    pub(super) fn pipeline<A: AsRef<[u8]>>(
+        &mut self,
+        commands: &[Vec<A>],
+        limit: Duration,
+    ) -> Result<Vec<Reply>, Failure> {
+        let mut bytes = Vec::new();
+        commands.iter().for_each(|words| put_command(&mut bytes, words.iter()));
+        self.input.get_mut().deadline = Instant::now().checked_add(limit);
+        let replies = self.send(&bytes).and_then(|()| {
+            let replies = commands.iter().map(|_| Reply::read(&mut self.input));
+            replies.collect::<io::Result<Vec<Reply>>>()
+        });
+        let replies = replies.map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Failure::NoAnswer(limit),
+            _ => Failure::Broken(error),
+        })?;
+        let refused = replies.iter().find_map(|reply| match reply {
+            Reply::Error(text) => Some(Failure::Refused(text.clone())),
+            Reply::Nothing | Reply::Number(_) | Reply::Bytes(_) | Reply::List(_) => None,
+        });
+        refused.map_or(Ok(replies), Err)
+    }
+
+    /// Sends bytes and does not wait for a reply.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.input.get_mut().write_all(bytes)?;
+        self.input.get_mut().flush()
+    }
+
+    /// Reads the next message, which has begun to come.
+    pub(super) fn receive(&mut self, limit: Duration) -> io::Result<Reply> {
+        self.input.get_mut().deadline = Instant::now().checked_add(limit);
+        Reply::read(&mut self.input)
+    }
+
+    /// Whether a part of a message was read already, so that the descriptor does not tell of it.
+    pub(super) fn has_more(&mut self) -> bool {
+        !self.input.buffer().is_empty() || self.input.get_mut().has_more()
+    }
+
+    /// Whether the server has closed it meanwhile. An idle connection gets no messages.
+    pub(super) fn is_closed(&self) -> bool {
+        !poll::wait(&[self.as_fd()], Some(Duration::ZERO)).is_ok_and(|ready| !ready.any())
+    }
+
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.input.get_ref().socket {
+            Socket::Tcp(socket) => socket.as_fd(),
+            Socket::Unix(socket) => socket.as_fd(),
+            Socket::Tls(stream) => stream.sock.as_fd(),
+        }
+    }
+}
+
+/// Bytes from and to the server.
+struct Stream {
+    socket: Socket,
+    /// When a read is given up.
+    deadline: Option<Instant>,
+}
+
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn connect(place: &Place, limit: Duration) -> io::Result<Self> {
+        let deadline = Instant::now().checked_add(limit);
+        let socket = match place {
+            Place::Unix(path) => {
+                let socket = UnixStream::connect(path)?;
+                socket.set_write_timeout(Some(limit))?;
+                Socket::Unix(socket)
+            }
+            Place::Tcp { host, port, tls } => {
+                let socket = connect_tcp(host, *port, limit)?;
+                socket.set_nodelay(true)?;
+                socket.set_write_timeout(Some(limit))?;
+                match tls {
+                    None => Socket::Tcp(socket),
+                    Some(config) => {
+                        // A server that accepts and then is silent must not keep the handshake for ever.
+                        socket.set_read_timeout(Some(limit))?;
+                        let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
+                        let session =
+                            ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
+                        Socket::Tls(Box::new(StreamOwned::new(session, socket)))
+                    }
+                }
+            }
+        };
+        Ok(Self { socket, deadline })
+    }
+
+    /// Whether decrypted bytes are left.
+    fn has_more(&mut self) -> bool {
+        match &mut self.socket {
+            Socket::Tcp(_) | Socket::Unix(_) => false,
+            Socket::Tls(stream) => {
+                stream.conn.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
+            }
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match &mut self.socket {
+            Socket::Tcp(socket) => {
+                socket.set_read_timeout(left)?;
+                socket.read(bytes)
+            }
+            Socket::Unix(socket) => {
+                socket.set_read_timeout(left)?;
+                socket.read(bytes)
+            }
+            Socket::Tls(stream) => {
+                stream.sock.set_read_timeout(left)?;
+                stream.read(bytes)
+            }
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.socket {
+            Socket::Tcp(socket) => socket.write(bytes),
+            Socket::Unix(socket) => socket.write(bytes),
+            Socket::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.socket {
+            Socket::Tcp(socket) => socket.flush(),
+            Socket::Unix(socket) => socket.flush(),
+            Socket::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+/// Connects to the first address of a host that answers.
+fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
+    let deadline = Instant::now() + limit;
+    let (resolved, addresses) = channel();
+    let name = host.to_owned();
+    // The system's resolver has no limit of its own, so it gets a thread that nobody waits for.
+    thread::Builder::new().name("resolver".to_owned()).spawn(move || {
+        let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+        let _ = resolved.send(found);
+    })?;
+    let timed_out = || io::Error::from(io::ErrorKind::TimedOut);
+    let addresses = addresses.recv_timeout(limit).map_err(|_| timed_out())??;
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in addresses {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(timed_out());
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// Why a call of the server failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// There is no connection.
+    Connect(Box<dyn std::error::Error + Send + Sync>),
+    /// The server did not answer in time.
+    NoAnswer(Duration),
+    /// The connection broke.
+    Broken(io::Error),
+    /// The server returned an error: a code and a sentence. It has changed nothing.
+    Refused(String),
+}
+
+impl Failure {
+    fn of_connecting(error: io::Error, limit: Duration) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                Self::Connect(format!("no answer within {limit:?}").into())
+            }
+            _ => Self::Connect(error.into()),
+        }
+    }
+
+    /// Whether the connection broke, so that nobody knows what became of the call.
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(self, Self::NoAnswer(_) | Self::Broken(_))
+    }
+
+    /// Whether the server does not know this client any more: a new connection makes it known again.
+    pub(super) fn is_stranger(&self) -> bool {
+        matches!(self.code(), Some("FORGOT" | "NOSCRIPT"))
+    }
+
+    /// The failure of a call that has changed nothing.
+    pub(super) fn explain(self, address: &str) -> StoreError {
+        let address = address.to_owned();
+        let elsewhere = [
+            "FORGOT",
+            "NOSCRIPT",
+            "OLD",
+            "READONLY",
+            "LOADING",
+            "MASTERDOWN",
+            "CLUSTERDOWN",
+            "MOVED",
+            "NOREPLICAS",
+        ];
+        match self {
+            Self::Connect(source) => StoreError::Unreachable { address, source },
+            Self::NoAnswer(span) => {
+                StoreError::Unreachable { address, source: format!("no answer within {span:?}").into() }
+            }
+            Self::Broken(error) => StoreError::Unreachable { address, source: error.into() },
+            Self::Refused(text) => match text.split_once(' ') {
+                Some(("MISFIT", what)) => StoreError::Mismatch(what.to_owned()),
+                // Redis 6 puts words of its own before the code of a command in a script.
+                _ if text.split([' ', ':']).any(|word| elsewhere.contains(&word)) => {
+                    StoreError::Unreachable { address, source: text.into() }
+                }
+                _ => StoreError::Database { address, source: text.into() },
+            },
+        }
+    }
+
+    /// The code of an error that the server returned.
+    fn code(&self) -> Option<&str> {
+        match self {
+            Self::Refused(text) => text.split(' ').next(),
+            Self::Connect(_) | Self::NoAnswer(_) | Self::Broken(_) => None,
+        }
+    }
+}

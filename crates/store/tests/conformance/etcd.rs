@@ -1,0 +1,90 @@
+//! What only etcd has: limits of a transaction, and a clock that may begin anew.
+
+use std::process::Command;
+
+use lockkeeper_core::records::Change;
+use lockkeeper_store::{LeaseStore, StoreError};
+
+use super::backends::ETCD;
+use super::harness::{Harness, Place, skip};
+use super::sample::{lease, name, path};
+use super::{commit, decide, everything};
+
+fn place() -> Option<Box<dyn Place<dyn LeaseStore>>> {
+    match ETCD.lacks() {
+        None => Some(ETCD.place()),
+        Some(what) => {
+            skip(what);
+            None
+        }
+    }
+}
+
+/// More operations than a transaction of etcd has go into transactions within it.
+#[test]
+fn a_decision_about_hundreds_of_leases_is_one_commit() {
+    let Some(place) = place() else { return };
+    let store = place.open();
+    let leases: Vec<_> = (1..=500).map(|id| lease(id, "one", &[name(&format!("n{id}"))])).collect();
+    let added: Vec<Change> = leases.iter().cloned().map(Change::AddLease).collect();
+    commit(&*store, &added, &[]).unwrap();
+    assert_eq!(everything(&*store).0.len(), 500);
+    assert_eq!(store.examine(true).unwrap().flaws, [""; 0]);
+    // Each is read by its own key: more comparisons than one transaction has.
+    let removed = decide(&*store, |records| {
+        let mut changes = Vec::new();
+        for lease in &leases {
+            changes.extend(records.lease(lease.id)?.map(Change::RemoveLease));
+        }
+        Ok((changes, ()))
+    });
+    removed.unwrap();
+    assert!(everything(&*store).0.is_empty());
+}
+
+#[test]
+fn a_decision_that_is_too_large_says_so_and_changes_nothing() {
+    let Some(place) = place() else { return };
+    let store = place.open();
+    let added: Vec<Change> =
+        (1..=3000).map(|id| Change::AddLease(lease(id, "one", &[name(&format!("n{id}"))]))).collect();
+    let error = commit(&*store, &added, &[]).unwrap_err();
+    assert!(error.changed_nothing(), "{error:?}");
+    let StoreError::Database { source, .. } = error else { panic!("{error:?}") };
+    assert!(source.to_string().contains("too large for etcd"), "{source}");
+    assert!(everything(&*store).0.is_empty());
+}
+
+/// A path has as many keys as it has folders.
+#[test]
+fn a_very_deep_path_is_found() {
+    let Some(place) = place() else { return };
+    let store = place.open();
+    let deep = path(&format!("{}x", "d/".repeat(150)));
+    commit(&*store, &[Change::AddLease(lease(1, "one", &[path("d/**")]))], &[]).unwrap();
+    let found = decide(&*store, |records| Ok((Vec::new(), records.leases(&deep.key_range())?.len())));
+    assert_eq!(found.unwrap(), 1);
+}
+
+/// Invariant 3. As after the election of a leader, which counts anew: the store's clock does not go back, and goes on.
+#[test]
+fn the_clock_goes_on_when_the_count_begins_anew() {
+    let Some(place) = place() else { return };
+    let Ok(server) = std::env::var("LOCKKEEPER_TEST_ETCD") else { return };
+    let moment = |store: &dyn LeaseStore| decide(store, |records| Ok((Vec::new(), records.now()))).unwrap();
+    let first = place.open();
+    commit(&*first, &[Change::AddLease(lease(1, "one", &[name("db")]))], &[]).unwrap();
+    let before = moment(&*first);
+    let mut revoke = Command::new("etcdctl");
+    revoke.env("ETCDCTL_API", "3").args(["--endpoints", &server, "lease", "revoke", "6c6f636b6b656570"]);
+    match revoke.output() {
+        // Another test may have been first.
+        Ok(_) => {}
+        Err(error) => return skip(&format!("the program etcdctl: {error}")),
+    }
+    let second = place.open();
+    commit(&*second, &[Change::AddLease(lease(2, "two", &[name("web")]))], &[]).unwrap();
+    let after = moment(&*second);
+    assert!(after.as_micros() + 2_000_000 > before.as_micros(), "{before:?} {after:?}");
+    lockkeeper_testing::until("the clock goes on", || moment(&*second) > before);
+}
