@@ -28,9 +28,9 @@ let size = Number(box.dataset.size);
 let ended = box.dataset.ended === "true";
 let cut = null;
 let follows = true;
-// Where the view was last, to tell a person who scrolls up from content that grows.
+// Where the view was last, to tell a person who scrolls up from a layout that changed.
 let top = 0;
-let height = box.clientHeight;
+let heights = "";
 // The number of jumps so far. A response to a request from before the last jump is discarded.
 let epoch = 0;
 // The number of follow loops started so far. Only the last one continues.
@@ -40,6 +40,7 @@ let waiting = null;
 
 const first = () => chunks[0]?.from ?? 0;
 const last = () => chunks.at(-1)?.to ?? 0;
+const currentHeights = () => `${box.clientHeight} of ${box.scrollHeight}`;
 const atEnd = () => box.scrollTop + box.clientHeight >= box.scrollHeight - 8;
 const query = (values) => new URLSearchParams(attempt ? { ...values, attempt } : values);
 
@@ -79,7 +80,7 @@ function isFull(end) {
 function scrollTo(value) {
   box.scrollTop = value;
   top = box.scrollTop;
-  height = box.clientHeight;
+  heights = currentHeights();
 }
 
 function append(part) {
@@ -191,7 +192,7 @@ async function edges() {
 async function follow() {
   const mine = ++follower;
   const isCurrent = () => mine === follower && follows && !document.hidden;
-  while (isCurrent() && !ended) {
+  while (isCurrent() && !(ended && last() >= size)) {
     waiting = new AbortController();
     let part;
     try {
@@ -205,6 +206,7 @@ async function follow() {
     if (part.size < last() || part.size - part.to > MAX_LAG) return jumpToEnd();
     append(part);
     show();
+    if (ended && !part.text) return;
     await new Promise((resolve) => setTimeout(resolve, PAUSE));
   }
 }
@@ -272,8 +274,8 @@ byId("log-text").addEventListener("input", () => (found = -1));
 // -----------------------------------------------------------------------------------------------------------------------
 
 box.addEventListener("scroll", () => {
-  // Only a person scrolls up. Content that grows does not, and a window that changes its size is no wish.
-  if (follows && box.clientHeight !== height) scrollTo(box.scrollHeight);
+  // Only a person scrolls up. A window that changes its size, or text that wraps differently, moves the view as well: that is no wish.
+  if (follows && currentHeights() !== heights) scrollTo(box.scrollHeight);
   if (box.scrollTop < top - 2) {
     follows = false;
     waiting?.abort();
