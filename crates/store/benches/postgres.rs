@@ -1,7 +1,7 @@
 //! What leases and runs in PostgreSQL cost, against bare statements on the same server with the same durability.
 //!
-//! `scripts/bench postgres` starts a private server and runs this. Numbers are medians of rounds that take turns, so that what
-//! else the machine does hits both sides.
+//! `scripts/bench postgres` starts a private server and runs this. Numbers are medians of alternating rounds, so that other
+//! load on the machine slows both sides.
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a measurement may fail by panicking")]
 
 #[path = "../../lockkeeper/benches/speed/measure.rs"]
@@ -102,7 +102,7 @@ fn end_of(store: &PostgresRunStore, run: &Run, request: &Request) -> Transition 
     transition::finish(run, run.claim(), outcome, policy, store.now()).expect("it ends")
 }
 
-/// Runs a second. Each is claimed, which is on the disk before it begins, and ended; or the end and the next claim are one call.
+/// Runs a second. Each is claimed, with the claim on the disk before it begins, and ended; or one call ends it and claims the next.
 fn claim_and_end(server: &str, workers: usize) -> Vec<Row> {
     let [mut apart, mut together, mut bare] = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
@@ -280,7 +280,7 @@ fn round_trips_of_runs(server: &str) -> Vec<Row> {
     let locks = [HolderId(1)];
     let claims = Claims { worker: &worker, locks: &locks, order: ClaimOrder::Strict };
     let mut ends = Vec::new();
-    // The first notification of a process goes along; the next ones come later.
+    // The first notification of a process is sent at once; the next ones come later.
     let mut claim = || {
         let claimed = store.move_and_claim(&ends, Some(&claims)).unwrap().claimed;
         ends = claimed.iter().map(|(run, request)| end_of(&store, run, request)).collect();

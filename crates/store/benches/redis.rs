@@ -1,5 +1,5 @@
-//! The Redis store against the bare thing on the same server, in turns: `SET NX PX`, and the usual script that deletes a key if it
-//! is one's own.
+//! The Redis store against the usual lock on the same server, in alternating rounds: `SET NX PX`, and a script that deletes the key
+//! if it still has the client's value.
 #![expect(clippy::unwrap_used, reason = "a measurement may fail by panicking")]
 
 #[path = "../../lockkeeper/benches/speed/measure.rs"]

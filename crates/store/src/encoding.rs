@@ -24,7 +24,7 @@ use crate::optimistic::parts::Found;
 
 /// The lowest two bits of the first byte are the voucher, the next two the contract.
 const CONTRACT: u32 = 2;
-/// In the place of the contract: a byte with the contract and the session follow.
+/// A value in place of the contract: a byte with the contract and the session follow.
 const HAS_SESSION: u8 = 3;
 const HAS_TTL: u8 = 1 << 4;
 const HAS_REASON: u8 = 1 << 5;
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_come_back_as_they_went() {
+    fn a_claim_is_read_as_it_was_written() {
         for claim in claims() {
             assert_eq!(claim_from_bytes(&claim_to_bytes(&claim)), Some(claim));
         }
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_come_back_as_they_went() {
+    fn ids_are_read_as_they_were_written() {
         for ids in [vec![], vec![0], vec![127, 128, 1 << 62, u64::MAX]] {
             let ids: Vec<LeaseId> = ids.into_iter().map(LeaseId).collect();
             assert_eq!(lease_ids_from_bytes(&lease_ids_to_bytes(&ids)), Some(ids));
@@ -425,7 +425,7 @@ mod tests {
 
     /// Invariant 12.
     #[test]
-    fn a_claim_that_was_cut_or_has_a_tail_is_none() {
+    fn a_claim_with_missing_or_extra_bytes_is_refused() {
         for claim in claims() {
             let mut bytes = claim_to_bytes(&claim);
             for length in 0..bytes.len() {
@@ -438,7 +438,7 @@ mod tests {
 
     /// Invariant 12.
     #[test]
-    fn what_is_not_a_claim_is_not_guessed_at() {
+    fn bytes_that_are_no_claim_are_refused() {
         let good = claim_to_bytes(&claim(Voucher::Time, None));
         assert!(claim_from_bytes(&good).is_some());
         let at = |text: &[u8]| good.windows(text.len()).position(|part| part == text).unwrap();

@@ -37,7 +37,7 @@ pub enum StoreError {
         /// Which one.
         address: String,
     },
-    /// Another process has the write lock for so long that something is wrong with it.
+    /// Another process has held the write lock for too long: it is probably stopped.
     #[error("{}", kept(address, holder.as_ref(), *waited))]
     Kept {
         /// The lock file.
@@ -125,7 +125,7 @@ pub enum StoreError {
         /// What failed.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The connection broke during a commit: the store does not tell whether it was committed.
+    /// The connection broke during a commit: it is unknown whether the changes were committed.
     #[error("it is not known whether {address} committed the change")]
     InDoubt {
         /// Which store.
@@ -154,8 +154,8 @@ fn kept(address: &str, holder: Option<&LockProcess>, waited: Duration) -> String
     }
 }
 
-/// What to do about a file or folder that this user may not use: names the nearest one that belongs to somebody else. It only asks
-/// root to give away what is known to be a state folder: it may as well be `/etc`.
+/// What to do about a file or folder that this user may not use: names the nearest one that belongs to another user. It proposes
+/// a change of the owner only for a state folder: any other folder may be one of the system, such as `/etc`.
 fn access_hint(path: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
 
@@ -284,13 +284,13 @@ impl StoreError {
         }
     }
 
-    /// Whether the system does not let this process write there.
+    /// Whether the operating system has refused a write of this process.
     pub fn is_write_refused(&self) -> bool {
         let refusals = [io::ErrorKind::ReadOnlyFilesystem, io::ErrorKind::PermissionDenied];
         matches!(self, Self::Io { source, .. } if refusals.contains(&source.kind()))
     }
 
-    /// Whether the store could not be used, for whatever reason, and so nothing was changed.
+    /// Whether this error proves that nothing was changed: the store could not be used.
     pub fn changed_nothing(&self) -> bool {
         match self {
             Self::Io { .. }

@@ -1,13 +1,13 @@
 //! etcd store: leases and tickets of many machines in an etcd cluster, 3.4 or later.
 //!
-//! A decision reads without a lock and remembers the revisions of what it read. One transaction of etcd compares them and makes the
-//! changes, or tells that something has changed, and the decision runs again. The module `keys` has the layout.
+//! A decision reads without a lock and remembers the revisions of what it read. One transaction of etcd compares them. If they are
+//! unchanged, it makes the changes. Otherwise the decision runs again. The module `keys` has the layout.
 //!
 //! | what | how |
 //! |---|---|
-//! | number | the revision of a transaction that touches a key, which has room for 256 numbers |
-//! | memory | a note of cluster and term, compared at each read: see the module `memory` |
-//! | clock | what the leader has counted down of a lease: see the module `clock` |
+//! | number | the revision of a transaction that writes the key `number`. Each revision gives 256 numbers |
+//! | memory | the id of the cluster and the term of its leader, compared at each read: see the module `memory` |
+//! | clock | the seconds that the leader has counted on a lease of etcd: see the module `clock` |
 //! | wake-up | a change of the waker's key, in the transaction that commits. The process watches the key |
 
 mod address;
@@ -35,7 +35,7 @@ pub use self::address::EtcdAddress;
 use self::channel::framed;
 use self::clock::{Asked, FIRST_BASE};
 use self::keys::Keys;
-use self::memory::{Note, Seen};
+use self::memory::{ClusterState, Note};
 use self::messages::{
     KeyValue, LeaseGrantRequest, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, MemberListResponse,
     Nothing, Op, RangeRequest, ResponseHeader, StatusResponse, TxnRequest, TxnResponse,
@@ -50,10 +50,10 @@ use super::{Examination, LeaseStore, StoreError, Transaction, Waker};
 
 /// The version of the layout.
 const VERSION: i64 = 1;
-/// How many numbers a revision has room for, as a power of two.
+/// How many numbers a revision gives, as a power of two.
 const BLOCK: u32 = 8;
 
-/// How often a read runs again because the cluster has just been noticed to begin anew.
+/// How often a read is repeated because a client has just noticed that the cluster was restarted or restored.
 const NOTICES: usize = 5;
 
 /// Leases and tickets of one project in an etcd cluster.
@@ -76,7 +76,7 @@ struct Read {
     note: Note,
 }
 
-/// What a read brings besides: the clock and the note of the cluster.
+/// What every read also returns: the clock and the note of the cluster.
 struct Head {
     response: ResponseHeader,
     base: KeyValue,
@@ -84,7 +84,7 @@ struct Head {
     memory: KeyValue,
     /// How many seconds the leader has counted, if it was asked.
     seconds: Option<i64>,
-    /// The client knew a later revision.
+    /// Whether this client has seen a later revision: the cluster was restored to an earlier state.
     goes_back: bool,
 }
 
@@ -101,7 +101,7 @@ impl EtcdStore {
         if version.is_empty() {
             let seconds = store.count()?;
             let now = clock::counted(FIRST_BASE, seconds);
-            let note = Note::first(store.seen(&header, now, seconds, false)?);
+            let note = Note::first(store.cluster_state(&header, now, seconds, false)?);
             let made = TxnRequest {
                 compare: vec![keys::is_absent(store.keys.about())],
                 success: [
@@ -168,8 +168,8 @@ impl EtcdStore {
         Err(damaged("note, which changes all the time"))
     }
 
-    /// Sets the clock by what was read, and returns the note of the cluster. None if the cluster began anew: then there is a new
-    /// note, and everything has to be read again.
+    /// Sets the clock by what was read, and returns the note of the cluster. None if the cluster was restarted or restored: then
+    /// a new note is written, and the caller has to read everything again.
     fn note(&self, head: &Head) -> Result<Option<Note>, StoreError> {
         let of = |kv: &KeyValue| clock::from_bytes(&kv.value).ok_or_else(|| damaged("moment"));
         let (base, last) = (of(&head.base)?, of(&head.last)?);
@@ -188,12 +188,12 @@ impl EtcdStore {
         let mut new_base = clock::new_base(base, seconds, last).unwrap_or(base);
         let mut now = clock::counted(new_base, seconds).max(Moment::from_micros(last));
         if head.goes_back && self.clock.now() > now {
-            // The clock of the cluster went back, too. Those who knew it take it along.
+            // The restored clock is behind, too. A client that knows a later moment sets it forward.
             now = self.clock.now();
             new_base = clock::base_at(now, seconds);
         }
-        let next = note.after(self.seen(&head.response, now, seconds, head.goes_back)?);
-        // If another client comes first, its note is as good.
+        let next = note.after(self.cluster_state(&head.response, now, seconds, head.goes_back)?);
+        // If another client writes its note first, the comparison fails, and that note counts.
         self.server.txn(&TxnRequest {
             compare: [&head.base, &head.last, &head.memory]
                 .map(|kv| keys::is_at(kv.key.clone(), kv.mod_revision))
@@ -215,18 +215,18 @@ impl EtcdStore {
     }
 
     /// What this client sees of the cluster.
-    fn seen(
+    fn cluster_state(
         &self,
         header: &ResponseHeader,
         now: Moment,
         seconds: i64,
         goes_back: bool,
-    ) -> Result<Seen, StoreError> {
+    ) -> Result<ClusterState, StoreError> {
         let asked =
             self.server.wait(self.server.link.call("etcdserverpb.Cluster/MemberList", framed(&Nothing {})));
         let list: MemberListResponse =
             asked.map_err(|failure: Failure| failure.explain(self.server.address()))?;
-        Ok(Seen {
+        Ok(ClusterState {
             cluster: header.cluster_id,
             term: header.raft_term,
             members: list.members.len(),
@@ -260,7 +260,7 @@ async fn count(link: &Link) -> Result<i64, Failure> {
         }
         match link.call::<Nothing>("etcdserverpb.Lease/LeaseGrant", grant.clone()).await {
             Ok(_) => {}
-            // Somebody else was first.
+            // Another client has made the lease.
             Err(Failure::Refused(status)) if status.is_taken() => {}
             Err(failure) => return Err(failure),
         }

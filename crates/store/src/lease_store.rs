@@ -67,8 +67,8 @@ pub trait LeaseStore: Send + Sync {
         false
     }
 
-    /// Lets the numbers go on above this one, if they do not yet. So the tokens of a store to which another one was moved are
-    /// larger than those of the other one. False if the server draws numbers in a way that cannot be changed.
+    /// Makes all later numbers larger than this one. A migration calls it on the new store, so that its tokens are larger than
+    /// those of the old store. False if the backend cannot change how the server draws numbers.
     fn raise_numbers(&self, _above: u64) -> Result<bool, StoreError> {
         Ok(false)
     }
@@ -111,11 +111,11 @@ pub trait Waker: Send {
     /// Readable after a wake-up.
     fn as_fd(&self) -> BorrowedFd<'_>;
 
-    /// Forgets all wake-ups so far. Returns the lease that the last one brought, if it brought one.
+    /// Clears all wake-ups so far. Returns the lease that the last wake-up carried, if any.
     fn receive(&self) -> Option<Granted>;
 }
 
-/// What a wake-up says about a granted lease. The waiter knows the rest from its ticket.
+/// The granted lease that a wake-up carries. The waiter knows the rest from its ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// The id of the ticket, which is now the id of the lease.
@@ -153,7 +153,7 @@ pub struct Examination {
     pub schema: Option<i64>,
     /// What is wrong, one sentence each.
     pub flaws: Vec<String>,
-    /// How the store may lose leases although nothing is wrong with it.
+    /// How the store may lose leases although its data are sound.
     pub risks: Vec<Risk>,
 }
 
@@ -168,7 +168,7 @@ pub enum Risk {
         /// The setting.
         policy: String,
     },
-    /// Replicas copy it some time later. One that takes its place may lack the latest leases.
+    /// Replication is asynchronous. A replica that is promoted may lack the latest leases.
     Replicas {
         /// How many.
         count: usize,

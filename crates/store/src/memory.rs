@@ -174,7 +174,7 @@ impl Drop for PipeWaker {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The value is replaced as a whole, so a panic elsewhere leaves it sound.
+    // The value is replaced as a whole, so it is sound after a panic of another thread.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,7 +1,7 @@
 //! Optimistic concurrency control: what stores on a server have in common.
 //!
-//! A decision reads without a lock and remembers the versions of what it read. One call of the server compares them and makes
-//! the changes, or tells that something has changed, and the decision runs again. A store implements [`OptimisticStore`];
+//! A decision reads without a lock and remembers the versions of what it read. One call of the server compares them. If they
+//! are unchanged, it makes the changes. Otherwise the decision runs again. A store implements [`OptimisticStore`];
 //! [`Decision`](decision::Decision) does the rest.
 
 pub(crate) mod clock;
@@ -23,23 +23,23 @@ use self::clock::StoreClock;
 use self::parts::{Footprint, Found};
 use crate::{Commit, StoreError};
 
-/// How often a call is tried whose connection breaks.
+/// How often a call is tried if its connection breaks.
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) const TRIES: usize = 3;
 
-/// A server as a decision uses it.
+/// What a decision needs of a server.
 pub(crate) trait OptimisticStore {
-    /// The store's clock, as far as it is known here.
+    /// The store's clock, as this process knows it.
     fn clock(&self) -> &StoreClock;
 
-    /// Reads versions and then records, in one round trip. Puts the clock forward. `is_first`: it is the first read of a decision;
-    /// one that begins with a range wants a lease, and numbers for it.
+    /// Reads versions and then records, in one round trip. Sets the clock forward. `is_first`: it is the first read of a
+    /// decision. A decision that first reads a range acquires a lease, so it needs numbers.
     fn read(&self, wanted: Wanted<'_>, is_first: bool) -> Result<Answer, StoreError>;
 
-    /// Draws numbers. Puts the clock forward.
+    /// Draws numbers. Sets the clock forward.
     fn numbers(&self) -> Result<Range<u64>, StoreError>;
 
-    /// Makes the changes if the footprint is unchanged, and carries out the effects then.
+    /// If the footprint is unchanged, makes the changes and carries out the effects.
     fn commit(&self, decided: Decided<'_>) -> Result<Commit, StoreError>;
 }
 
@@ -57,12 +57,12 @@ pub(crate) enum Wanted<'w> {
 /// What the server returned. The versions are not newer than the records.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// Numbers that were drawn after the records were read. Those of new leases have to be larger than those of all records that the
-    /// decision has read.
+    /// Numbers that were drawn after the records were read: a new lease needs a number that is larger than those of all records
+    /// that the decision has read.
     pub(crate) numbers: Option<Range<u64>>,
-    /// If none were drawn: those that were drawn before are good if they begin here or later.
+    /// If none were drawn: the decision may use earlier ones if they begin here or later.
     pub(crate) good_from: u64,
-    /// Since when the server remembers everything. None: it never forgets.
+    /// Since when the server has lost nothing. None: it never loses anything.
     pub(crate) remembers_since: Option<Moment>,
     /// The version of the whole store at that moment, if it has one.
     pub(crate) version: Option<i64>,
@@ -70,11 +70,11 @@ pub(crate) struct Answer {
     pub(crate) records: Vec<Found>,
 }
 
-/// What a decision came to.
+/// The result of a decision.
 #[derive(Debug)]
 pub(crate) struct Decided<'d> {
     pub(crate) now: Moment,
-    /// Since when the server remembered everything when it was read. None if nothing was read, or if it never forgets.
+    /// `remembers_since` of the answers. None if nothing was read, or if the server never loses anything.
     pub(crate) remembers_since: Option<Moment>,
     pub(crate) footprint: Footprint,
     /// The records that were read.
@@ -88,13 +88,13 @@ pub(crate) struct Decided<'d> {
 pub(crate) fn collected(found: impl IntoIterator<Item = Found>) -> Result<InMemoryRecords, StoreError> {
     let mut records = InMemoryRecords::default();
     for record in found {
-        // A server may show one record under several keys; they are of one moment.
+        // A server may return one record under several keys, all in the same version.
         add(record, &mut records)?;
     }
     Ok(records)
 }
 
-/// Adds a record that was read. False if another content of it was read before.
+/// Adds a record that was read. False if the same record was read before with other contents.
 pub(crate) fn add(record: Found, records: &mut InMemoryRecords) -> Result<bool, StoreError> {
     let id = record.id();
     match (&record, records.lease(id), records.ticket(id)) {
@@ -112,7 +112,7 @@ pub(crate) fn random_number(action: &'static str, address: &str) -> Result<u64, 
     random::number().map_err(|source| StoreError::Io { action, address: address.to_owned(), source })
 }
 
-/// The failure of a commit after which nobody knows whether it was made.
+/// The error of a commit whose outcome is unknown.
 pub(crate) fn in_doubt(explained: StoreError) -> StoreError {
     match explained {
         StoreError::Unreachable { address, source } => StoreError::InDoubt { address, source },

@@ -1,12 +1,12 @@
 //! PostgreSQL store: leases and tickets of many machines in one database.
 //!
 //! A decision reads without a lock and remembers the versions of what it read. One call of the function `lockkeeper.commit`
-//! compares them and makes the changes, or tells that something has changed, and the decision runs again. Decisions about
-//! different names commit side by side. `schema.sql` has the tables and the function.
+//! compares them. If they are unchanged, it makes the changes. Otherwise the decision runs again. Decisions about
+//! different names commit concurrently. `schema.sql` has the tables and the function.
 //!
 //! | what | how |
 //! |---|---|
-//! | number | the timeline of the server, then a sequence. Each answer of the server brings a block of 16 numbers |
+//! | number | the timeline of the server, then a sequence. Each answer of the server has a block of 16 numbers |
 //! | memory | a server that was started, promoted or restored is a new incarnation: see `lockkeeper.notice` |
 //! | clock | the server's clock, which never goes back. Between two answers the time since the last one is added |
 //! | wake-up | `NOTIFY` on the channel of the waker, after the commit and outside of it |
@@ -46,7 +46,7 @@ use super::{Examination, LeaseStore, StoreError, Transaction, Waker};
 /// The version of the tables.
 const VERSION: i32 = 1;
 const SCHEMA: &str = include_str!("postgres/schema.sql");
-/// How many numbers a block has: the step of the sequence.
+/// How many numbers a block has: the increment of the sequence.
 const BLOCK: u64 = 16;
 /// The lock under which one program makes the tables.
 const MIGRATION_LOCK: i64 = 0x6c6f_636b_6b65_6570;
@@ -62,7 +62,7 @@ pub struct PostgresStore {
     was_moved_to: Option<String>,
 }
 
-/// What each answer of the server brings along.
+/// What each answer of the server begins with.
 struct Head {
     moment: i64,
     numbers: Range<u64>,
@@ -139,7 +139,7 @@ impl PostgresStore {
 
     /// Runs a call that may be made twice. If its connection breaks, tries again with a new one.
     pub(crate) fn call<T>(&self, call: impl Fn(&Server) -> Result<T, Failure>) -> Result<T, StoreError> {
-        // A server that did not answer in time was waited for long enough.
+        // After a timeout there is no second try: this call has waited long enough.
         let is_closed = |failure: &Failure| failure.is_broken() && !matches!(failure, Failure::NoAnswer(_));
         let mut called = call(&self.server);
         for _ in 1..TRIES {
@@ -157,7 +157,7 @@ impl PostgresStore {
         self.clock.move_to(answer.moment);
     }
 
-    /// Tells the server that it is a new incarnation, or that it has forgotten something. Returns since when it remembers.
+    /// Lets the server note that it is a new incarnation, or has lost something. Returns since when it has lost nothing.
     fn notice(&self, has_forgotten: bool) -> Result<Moment, StoreError> {
         let params: [(&(dyn ToSql + Sync), Type); 2] =
             [(&self.project, Type::INT4), (&has_forgotten, Type::BOOL)];
@@ -176,7 +176,7 @@ impl PostgresStore {
         }
     }
 
-    /// A number of a call that no other call has.
+    /// A unique number for a call.
     pub(crate) fn call_number(&self) -> Result<i64, StoreError> {
         random_number("draw a number for", self.server.address()).map(u64::cast_signed)
     }
@@ -239,7 +239,7 @@ impl LeaseStore for PostgresStore {
 
 /// The statements that make the tables of a schema, once, also if several programs do it at the same time.
 pub(crate) fn set_up(schema: &str, version: i32, tables: &str) -> String {
-    // The tables are looked up in the catalog: `to_regclass` may answer from a cache of before the wait for the lock.
+    // The tables are looked up in the catalog: `to_regclass` may answer from a cache that is older than the lock.
     format!(
         "BEGIN;
          SELECT pg_advisory_xact_lock({MIGRATION_LOCK});

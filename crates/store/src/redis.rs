@@ -1,7 +1,7 @@
 //! Redis store: leases and tickets of many machines on a Redis or Valkey server.
 //!
-//! A decision reads without a lock and remembers the versions of what it read. One script compares them and makes the changes, or
-//! tells that something has changed, and the decision runs again.
+//! A decision reads without a lock and remembers the versions of what it read. One script compares them. If they are
+//! unchanged, it makes the changes. Otherwise the decision runs again.
 //!
 //! All keys of a project begin with `lockkeeper:{PROJECT}:`, so they are in one slot of a cluster:
 //!
@@ -11,16 +11,16 @@
 //! | `records` | leases and tickets by their ids |
 //! | `keys` | the keys by which records are found: `KEY 0 ID`, in the order of bytes |
 //! | `parts` | the version of each part that has a record; a part is a key, or all keys of paths together |
-//! | `gone` | the versions of parts that lost their last record, by a hash of their names, so that they do not pile up |
+//! | `gone` | the versions of parts without a record, by a hash of their names, so that the hash table does not grow for ever |
 //! | `log` | what records were before they changed, for snapshots: the last 30 s and a little more |
 //! | `calls` | decisions of the last minute: committed, or given up by a client whose connection broke |
 //!
 //! | what | how |
 //! |---|---|
-//! | number | the larger of the last one and the microseconds of the store's clock, plus one. Each read brings a block of 8 |
+//! | number | the larger of the last one and the microseconds of the store's clock, plus one. Each read draws a block of 8 |
 //! | clock | the server's clock, which never goes back. Between two answers the time since the last one is added |
 //! | wake-up | `PUBLISH` on the channel of the waker, in the script that commits |
-//! | incarnation | a server that was restarted, replaced by a replica or emptied may have forgotten leases. The store then begins a new incarnation, and notes since when it remembers everything |
+//! | incarnation | a server that was restarted, replaced by a replica or emptied may have lost leases. The store then begins a new incarnation, and notes since when it has lost nothing |
 
 mod address;
 mod connection;
@@ -47,7 +47,8 @@ use super::optimistic::random_number;
 use super::optimistic::snapshot::Snapshot;
 use super::{Examination, LeaseStore, StoreError, Transaction, Waker};
 
-/// How many numbers a read brings. So few that the last number never gets ahead of the clock: a server that forgot it goes on above.
+/// How many numbers a read draws. Few, so that the last number never gets ahead of the clock: a server that has lost it continues
+/// from its clock, above all earlier numbers.
 const BLOCK: u64 = 8;
 
 /// Leases and tickets of one project on a Redis server.
@@ -68,7 +69,7 @@ impl RedisStore {
         Ok(Self { server, clock, wakers, newest: AtomicI64::new(0) })
     }
 
-    /// What tells this store from the one that it was before a restart, a failover or a loss of all data.
+    /// The id of the incarnation. It changes with a restart, a failover or a loss of all data.
     pub fn incarnation(&self) -> String {
         self.server.incarnation().unwrap_or_default()
     }

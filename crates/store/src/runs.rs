@@ -1,10 +1,10 @@
 //! `RunStore`: stores requests, runs, their events and the workers. This page is the contract that every backend fulfils.
 //!
 //! A run changes by compare-and-set. The engine reads a run from a snapshot ([`RunStore::snapshot`]), a pure function of
-//! [`lockkeeper_core::run::transition`] computes the next record, and [`RunStore::move_runs`] writes it if the run still has
-//! the version that was read. Otherwise the store returns the current record, and the engine decides again. Two decisions need
-//! facts that only a write transaction has: submission ([`RunStore::submit`], [`RunStore::replace`]) and [`RunStore::claim`]. There the store calls the pure
-//! function itself, in the transaction.
+//! [`lockkeeper_core::run::transition`] computes the next record, and [`RunStore::move_runs`] writes it if the run still has the
+//! version that was read. Otherwise the store returns the current record, and the engine decides again. Two decisions need facts
+//! that only a write transaction has: submission ([`RunStore::submit`], [`RunStore::replace`]) and [`RunStore::claim`]. There the
+//! store calls the pure function itself, in the transaction.
 //!
 //! # Contract
 //!
@@ -22,21 +22,21 @@
 //! - **Order.** Runs are claimed by priority, then by age. A run whose next attempt is due comes before queued runs of the
 //!   same priority. A run is not claimed before all requests that its request depends on are done. A run of a stage is claimed
 //!   by its id only.
-//! - **Time.** [`RunStore::now`] and [`RunRecords::now`] are the store's clock. It is one clock for all users. Every timestamp
-//!   in a record comes from it. After a reboot the store moves the timestamps of open runs onto the new clock. `now` neither
-//!   waits nor fails, because a worker needs it while the store cannot be reached. A backend whose server is on another machine measures
-//!   how far its clock is ahead of the clock of this machine, when it opens and with every transaction.
+//! - **Time.** [`RunStore::now`] and [`RunRecords::now`] are the store's clock. It is one clock for all users. Every timestamp in
+//!   a record comes from it. After a reboot the store moves the timestamps of open runs onto the new clock. `now` neither waits
+//!   nor fails, because a worker needs it while the store cannot be reached. A backend whose server is on another machine
+//!   measures how far its clock is ahead of the clock of this machine, when it opens and with every transaction.
 //! - **Changes.** A process that subscribes, then reads, then sleeps on the signal is woken by every change that is committed
 //!   after the read. A signal may come without a reason, and a little before the change is visible.
-//! - **Strict.** A record that cannot be is reported as [`StoreError::Damaged`], and never replaced.
-//! - **Sessions.** A store that several machines share keeps when each worker was last heard of. A renewal is a compare-and-set
-//!   on the number of the last heartbeat, so that two copies of one worker do not both go on.
+//! - **Strict.** An impossible record is reported as [`StoreError::Damaged`], and never replaced.
+//! - **Sessions.** A store that several machines share keeps the time of each worker's last heartbeat. A renewal is a
+//!   compare-and-set on the number of the last heartbeat, so that only one of two copies of a worker can continue.
 //! - **Import.** [`RunStore::import`] copies everything that a snapshot of another store shows: requests, runs, events with their
 //!   positions, the order of the queue, the last auto-run. It is one transaction: all of it was read back and compared when it is
-//!   committed, and until then other users see an empty store. Moments of open runs are moved onto the clock of this store. Workers are not
-//!   copied. A store that has records is refused with [`StoreError::NotEmpty`], unless they are to be replaced.
-//! - **Moved.** When [`RunStore::set_moved_to`] has returned, nothing can be submitted, moved, claimed or registered any more, by any
-//!   process: that fails with [`StoreError::Moved`]. Snapshots and [`RunStore::import`] still work.
+//!   committed, and until then other users see an empty store. Moments of open runs are moved onto the clock of this store.
+//!   Workers are not copied. A store that has records is refused with [`StoreError::NotEmpty`], unless they are to be replaced.
+//! - **Moved.** When [`RunStore::set_moved_to`] has returned, nothing can be submitted, moved, claimed or registered any more, by
+//!   any process: that fails with [`StoreError::Moved`]. Snapshots and [`RunStore::import`] still work.
 //! - **Unknown outcome.** If a store cannot tell whether it committed, it fails with [`StoreError::InDoubt`]. The caller reads
 //!   the runs again: a run that has the new record was moved, and a run that was claimed has the kernel lock of the claim
 //!   ([`RunRecords::run_with_lock`]). The same transitions can be tried again, because they cannot apply twice. A store that

@@ -1,4 +1,4 @@
-//! What addresses of servers have in common: what is refused, where passwords come from, and how connections are encrypted.
+//! What the addresses of all servers share: passwords from files, TLS, and which hosts are this machine.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ use crate::address_error::AddressError;
 /// Reads an environment variable.
 pub type Variable<'v> = &'v dyn Fn(&str) -> Option<String>;
 
-/// How a connection is encrypted: the name of the server is checked with the certificates of a file, or those of the system.
+/// TLS settings: the server's name is checked against the root certificates of a file, or those of the system.
 pub(crate) fn tls_config(
     roots_file: Option<&Path>,
 ) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, AddressError> {
@@ -72,7 +72,7 @@ pub(crate) fn private_text(path: &Path) -> Result<Option<String>, AddressError> 
     io::read_to_string(file).map(Some).map_err(failed)
 }
 
-/// Replaces `%2F` and the like.
+/// Percent-decodes a text.
 pub(crate) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -84,7 +84,7 @@ impl SqliteStore {
             start_boot(&tokens, &write_lock, &path, boot)?;
         }
         let connection = schema::connect(&path)?;
-        // Another process may create the tables now, so everything but a yes is checked again under the lock.
+        // Another process may be creating the tables, so any other answer is checked again under the lock.
         if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
             let _alone = write_lock.lock().map_err(|error| StoreError::lock(&lock_path, error))?;
             if !schema::is_set_up(&connection, &path)? {
@@ -158,7 +158,7 @@ impl SqliteStore {
     /// A connection that no other thread uses now.
     fn connection(&self) -> Result<Pooled<'_>, StoreError> {
         self.connections.take(Purpose::Write, || {
-            // By now the path may lead to another file.
+            // The path may lead to another file by now.
             self.check_place()?;
             if self.is_read_only {
                 return schema::connect_to_read(&self.path);
@@ -205,7 +205,7 @@ impl SqliteStore {
     /// Carries out the effects of a decision that is committed.
     fn carry_out(&self, effects: &[Effect], granted: &[(WakerId, Granted)]) {
         for effect in effects {
-            // A sleeper looks again by itself after a while, so a failure here only delays it.
+            // A sleeper also polls now and then, so a failure here only delays it.
             let _ = match effect {
                 Effect::Wake(waker) => {
                     let message =

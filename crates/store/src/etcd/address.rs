@@ -99,7 +99,7 @@ fn endpoint(text: &str) -> Option<Endpoint> {
     is_host.then(|| Endpoint { host: host.to_owned(), port })
 }
 
-/// Who calls, and the password.
+/// The user and the password.
 fn login(
     user: Option<String>,
     variable: Variable<'_>,

@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use super::address::{Endpoint, EtcdAddress};
 use super::messages::{AuthenticateRequest, AuthenticateResponse};
 
-/// How much the member may send before this side has read it. Answers with all records are large.
+/// Flow-control window: how much a member may send before this side has read it. Answers with all records are large.
 const WINDOW: u32 = 8 << 20;
 const HEAD: usize = 5;
 
@@ -25,7 +25,7 @@ pub(super) struct Channel {
     send: SendRequest<Bytes>,
     /// Scheme and host.
     authority: Arc<str>,
-    /// What the member gave for the password.
+    /// The token that the member returned for the password.
     token: Option<HeaderValue>,
     driver: AbortHandle,
 }
@@ -49,13 +49,13 @@ pub(super) struct Status {
 const UNAUTHENTICATED: u32 = 16;
 
 impl Status {
-    /// Whether the member could not do its work, so that nobody knows what became of the call, and another member may know more.
+    /// Whether the member could not answer: the outcome of the call is unknown, and another member may know it.
     pub(super) fn is_unavailable(&self) -> bool {
-        // Canceled, deadline exceeded, unavailable. A member forgets whom it has authenticated.
+        // Canceled, deadline exceeded, unavailable, or the token has expired.
         matches!(self.code, 1 | 4 | 14 | UNAUTHENTICATED)
     }
 
-    /// Whether what was to be made is there already.
+    /// Whether the object exists already.
     pub(super) fn is_taken(&self) -> bool {
         // Failed precondition.
         self.code == 9
@@ -77,7 +77,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for CallError {
 }
 
 impl Channel {
-    /// Connects to a member, and proves who calls if there is a password.
+    /// Connects to a member, and authenticates if there is a password.
     pub(super) async fn connect(address: &EtcdAddress, endpoint: &Endpoint) -> Result<Self, CallError> {
         let socket = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await?;
         socket.set_nodelay(true)?;
@@ -107,7 +107,7 @@ impl Channel {
         builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW).enable_push(false);
         let (send, connection) = builder.handshake(socket).await?;
         let driver = tokio::spawn(async move {
-            // The calls learn of it.
+            // The calls of the connection return its error.
             let _ = connection.await;
         });
         Ok(Self { send, authority: authority.into(), token: None, driver: driver.abort_handle() })
@@ -160,7 +160,7 @@ impl Channel {
         let mut head = Request::post(format!("{}/{method}", self.authority))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
-            // A member that was cut off from the others says so at once.
+            // Without a leader, the member fails at once instead of waiting for one.
             .header("hasleader", "true");
         if let Some(token) = &self.token {
             head = head.header("token", token);
@@ -211,7 +211,7 @@ pub(super) fn framed(message: &impl Message) -> Bytes {
     bytes.freeze()
 }
 
-/// Takes a message out of what was received, if all of it is there.
+/// Removes the first message from the received bytes, if it is complete.
 fn unframed(received: &mut BytesMut) -> Option<Bytes> {
     let length: [u8; 4] = received.get(1..HEAD)?.try_into().ok()?;
     let length = u32::from_be_bytes(length) as usize;
@@ -240,7 +240,7 @@ mod tests {
     use crate::etcd::messages::KeyValue;
 
     #[test]
-    fn messages_are_found_however_they_are_cut() {
+    fn messages_are_found_in_pieces_of_any_size() {
         let messages = [b"a".to_vec(), Vec::new(), vec![7; 300]];
         let messages = messages.map(|value| KeyValue { key: b"key".to_vec(), mod_revision: 9, value });
         let sent: Vec<u8> = messages.iter().flat_map(|message| framed(message).to_vec()).collect();

@@ -1,25 +1,26 @@
-//! The store's clock: etcd counts down the time of a lease, and a moment is the time that has passed on it.
+//! The store's clock: the leader of etcd counts down the time to live of a lease, on a monotonic clock. A moment is the time that
+//! has passed on that lease.
 //!
-//! etcd tells nobody what time it is. But its leader counts how long a lease has left, on a clock that nobody can set. The store
-//! has one such lease, which nobody ever renews and on which no key depends. `clock/base` is the moment at which it was full:
-//! base and passed seconds are the moment now. The count has whole seconds. Between two counts each client adds the time that
-//! has passed on its own machine since. No client ever says what time it is.
+//! etcd has no call that returns the time. So the store has a lease of etcd that no client renews and to which no key is attached.
+//! `clock/base` is the moment at which it was full; the moment now is this base plus the seconds that have passed on the lease.
+//! etcd returns whole seconds. Between two answers each client adds the time that has passed on its own machine. No wall clock of
+//! a client counts.
 //!
-//! A new leader begins to count anew. Then what was counted is less than `clock/last`, the latest moment that a commit has written,
-//! and the clock goes on from there. So the clock may lose time, and never gains any: a holder is never taken for silent too early.
+//! A new leader starts the count again. Then the moment would be before `clock/last`, the latest moment that a commit has written,
+//! and the clock continues from there. So the clock may lose time, and never gains any: no session ends too early.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_core::time::Moment;
 
-/// The lease that counts, for all projects of a cluster: "lockkeep".
+/// The id of the lease that counts, for all projects of a cluster: "lockkeep".
 pub(super) const LEASE: i64 = 0x6c6f_636b_6b65_6570;
-/// As long as a century: it never ends.
+/// Its time to live: almost a century, so it never ends.
 pub(super) const LEASE_SECONDS: i64 = 3_000_000_000;
-/// How long a client goes by the clock of its machine before it asks again.
+/// How long a client uses the clock of its machine before it asks the leader again.
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// How far commits may be ahead of the count: two machines do not count equally fast.
+/// How far commits may be ahead of the count: the clocks of two machines do not run equally fast.
 const TOLERANCE: i64 = 5_000_000;
 const SECOND: i64 = 1_000_000;
 /// The base of a new project.
@@ -41,25 +42,25 @@ impl Asked {
     }
 }
 
-/// The moment at which at least this number of seconds was counted. The count is rounded up.
+/// The moment when this number of seconds has passed. It is not later than now, although the count is rounded up.
 pub(super) fn counted(base: i64, seconds: i64) -> Moment {
     Moment::from_micros(base.saturating_add(seconds.saturating_sub(1).saturating_mul(SECOND)))
 }
 
-/// The new base, if the count began anew: the clock goes on from `last`.
+/// The new base, if the count has started again: the clock continues from `last`.
 pub(super) fn new_base(base: i64, seconds: i64, last: i64) -> Option<i64> {
     let lags = counted(base, seconds).as_micros() + TOLERANCE < last;
     lags.then(|| base_at(Moment::from_micros(last), seconds))
 }
 
-/// The base by which it is this moment now.
+/// The base for which the moment now is `now`.
 pub(super) fn base_at(now: Moment, seconds: i64) -> i64 {
     now.as_micros() - (seconds - 1) * SECOND
 }
 
 /// A moment as the value of a key. The order of the bytes is that of the moments.
 pub(super) fn to_bytes(micros: i64) -> Vec<u8> {
-    // A leader that has counted for long may have a base before the first moment.
+    // The base may be negative: before the first moment.
     (micros ^ i64::MIN).to_be_bytes().to_vec()
 }
 
@@ -83,7 +84,7 @@ mod tests {
 
     /// Invariant 3. A clock that gained time would end the session of a live holder.
     #[test]
-    fn a_count_that_begins_anew_loses_time_and_gains_none() {
+    fn a_count_that_starts_again_loses_time_and_gains_none() {
         let (base, last) = (SECOND, 500 * SECOND);
         assert_eq!(counted(base, 500), at(500));
         assert_eq!(new_base(base, 500, last), None);

@@ -19,9 +19,9 @@ use crate::{Commit, StoreError, encoding};
 const MOST: usize = 128;
 /// How many comparisons are made one by one. With more of them, the whole project must be unchanged.
 const MOST_COMPARES: usize = 64;
-/// About one commit of this number removes old decisions and wake-ups.
+/// One commit in about this many removes old decisions and wake-ups.
 const PRUNE_EVERY: u64 = 64;
-/// How long a decision is remembered: clients ask about it within seconds, or never.
+/// How long the outcome of a decision is kept: clients ask for it within seconds, or never.
 const REMEMBERED: Duration = Duration::from_secs(600);
 const COMMITTED: &[u8] = b"committed";
 const GIVEN_UP: &[u8] = b"given up";
@@ -42,7 +42,7 @@ impl EtcdStore {
         let changed: BTreeSet<LeaseId> = decided.changes.iter().map(id_of).collect();
         let added: BTreeSet<LeaseId> =
             decided.changes.iter().filter(|change| is_added(change)).map(id_of).collect();
-        // Whether a few ids are new is compared by the commit itself.
+        // If only a few records are added, the commit itself checks that their ids are new.
         let reads = |id: &LeaseId| added.len() > MOST_COMPARES / 2 || !added.contains(id);
         if !self.load(&mut decided, changed.iter().copied().filter(reads))? {
             return Ok(Commit::Changed);
@@ -56,7 +56,7 @@ impl EtcdStore {
             changed.into_iter().map(|id| (id, state_of(&records, id))).collect();
         for change in changes {
             if let Err(misfit) = records.apply(change) {
-                // A decision on records of two moments may find anything.
+                // Records of two different moments may contradict each other: then the decision runs again.
                 let is_current = self.holds(compare)?;
                 let mismatch = StoreError::Mismatch(misfit.to_string());
                 return if is_current { Err(mismatch) } else { Ok(Commit::Changed) };
@@ -107,17 +107,17 @@ impl EtcdStore {
             let old = keys::delete_within(self.keys.decisions_before(now.before(REMEMBERED)));
             let heard = keys::delete_within(self.keys.wakers());
             let success = vec![old.into(), heard.into()];
-            // Another commit does it if this one cannot.
+            // If it fails, a later commit removes them.
             let _ = self.server.txn_once(&TxnRequest { success, ..Default::default() });
         }
         Ok(Commit::Committed)
     }
 
-    /// What must be so for everything that was read to be unchanged. `more` comparisons come besides.
+    /// The comparisons which prove that everything that was read is unchanged. The caller adds `more` comparisons.
     fn compares(&self, footprint: &Footprint, more: usize) -> Vec<Compare> {
         let keys = &self.keys;
         let all = footprint.all.map(|version| keys::is_at(keys.all(), version));
-        // Parts that share a version were read at two moments if it differs; then one of the comparisons fails.
+        // Several parts may share one key. If their versions differ, they were read at two moments, and one comparison fails.
         let parts: BTreeSet<(String, i64)> =
             footprint.parts.iter().map(|(part, version)| (keys::bucket(part), *version)).collect();
         let parts = parts.iter().map(|(bucket, version)| keys::is_at(keys.version(bucket), *version));
@@ -133,13 +133,13 @@ impl EtcdStore {
 
     /// Whether these comparisons hold now.
     fn holds(&self, compare: Vec<Compare>) -> Result<bool, StoreError> {
-        // Without a range, a member would answer by itself, without asking the others.
+        // The range makes the read linearizable: without one, a member answers without asking the others.
         let success = vec![Op::Range(keys::get(self.keys.all())).into()];
         let failure = success.clone();
         Ok(self.server.txn(&TxnRequest { compare, success, failure })?.succeeded)
     }
 
-    /// Whether a decision was committed, although the connection broke before the answer came. If not, it never will be.
+    /// Whether a decision was committed before the connection broke. If it was not, it never will be.
     fn was_committed(&self, decision: &[u8]) -> Result<bool, StoreError> {
         let settled = self.server.txn(&TxnRequest {
             compare: vec![keys::is_absent(decision.to_vec())],
@@ -150,7 +150,7 @@ impl EtcdStore {
         Ok(found.is_some_and(|kv| kv.value == COMMITTED))
     }
 
-    /// What changes one record.
+    /// The operations that change one record.
     fn ops_of(&self, id: LeaseId, before: Option<&Found>, after: Option<&Found>) -> Vec<Op> {
         let (old, new) = (keys_of(before), keys_of(after));
         let gone = old.difference(&new).map(|key| keys::delete(self.keys.entry(key, id)));
@@ -209,7 +209,7 @@ fn keys_of(record: Option<&Found>) -> BTreeSet<Key> {
     record.map_or_else(BTreeSet::new, |record| record.keys().into_iter().collect())
 }
 
-/// Puts operations into one transaction of etcd: those that are too many go into transactions within it.
+/// Puts operations into one transaction of etcd. If they are too many, they go into nested transactions.
 pub(super) fn in_parts(
     ops: Vec<Op>,
     compares: usize,

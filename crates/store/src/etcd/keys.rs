@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `about` | the version of this layout |
 //! | `clock/base`, `clock/last` | the store's clock: see the module `clock` |
-//! | `memory`, `since` | which cluster it is, and since when it remembers everything: see the module `memory` |
-//! | `all` | touched by every commit |
-//! | `number` | touched to draw numbers |
+//! | `memory`, `since` | which cluster it is, and since when it has lost nothing: see the module `memory` |
+//! | `all` | written by every commit |
+//! | `number` | written to draw numbers |
 //! | `r/ID` | a record |
 //! | `k/KEY\0ID` | the same record, under each of its keys |
-//! | `v/PART` | touched by every commit that changes a record of this part |
+//! | `v/PART` | written by every commit that changes a record of this part |
 //! | `d/MOMENT/CALL` | a decision of the last minutes: committed, or given up |
-//! | `w/WAKER` | touched by every wake-up |
+//! | `w/WAKER` | written by every wake-up |
 
 use lockkeeper_core::id::{LeaseId, WakerId};
 use lockkeeper_core::resource::{Key, KeyRange};
@@ -21,8 +21,8 @@ use super::messages::{
     Compare, CompareResult, CompareTarget, CompareWith, DeleteRangeRequest, Op, PutRequest, RangeRequest,
 };
 
-/// How many parts share the keys that are neither names nor paths. Their versions stay for ever, and every command has an owner
-/// of its own.
+/// How many version keys the keys share that are neither names nor paths. Version keys are never removed, and every command has
+/// an owner of its own.
 const BUCKETS: u64 = 4096;
 
 /// The keys of one project.
@@ -30,12 +30,12 @@ pub(super) struct Keys {
     prefix: String,
 }
 
-/// Half-open.
+/// A half-open range of keys of etcd.
 type Span = (Vec<u8>, Vec<u8>);
 
 impl Keys {
     pub(super) fn new(project: &str) -> Self {
-        // A slash ends the name.
+        // A slash ends the project's name.
         Self { prefix: format!("/lockkeeper/{}/", project.replace('%', "%25").replace('/', "%2F")) }
     }
 
@@ -120,7 +120,7 @@ impl Keys {
     }
 }
 
-/// The part of this store that a part belongs to: names and paths are their own, all others share a few.
+/// The version key of a part: names and paths have their own, all others share [`BUCKETS`] of them.
 pub(super) fn bucket(part: &str) -> String {
     let Some(kind @ ('o' | 'f' | 't' | 'u')) = part.chars().next() else { return part.to_owned() };
     // FNV-1a: the same in every version of this program.

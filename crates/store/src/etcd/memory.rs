@@ -1,14 +1,14 @@
-//! What the cluster remembers: a note, by which a client finds out that the cluster was started again or restored.
+//! Detection of lost data: a note in the cluster, with which a client finds out that the cluster was restarted or restored.
 //!
-//! The note has the id of the cluster and the term of its leader. A new term of a cluster with several members is an election, and the
-//! members forget nothing by it. Everything else may have forgotten leases: another cluster, a term that is not larger, a
-//! leader that counts anew in the same term, a member that is alone and was started again, and revisions that go back.
+//! The note has the id of the cluster and the term of its leader. A new term of a cluster with several members is an election,
+//! which loses nothing. In all other cases the cluster may have lost leases: another cluster id, a term that is not larger, a
+//! count that started again in the same term, a single member that was restarted, and revisions that go back.
 
 use lockkeeper_core::time::Moment;
 
 /// 2026-01-01, in seconds since 1970.
 const EPOCH: u64 = 1_767_225_600;
-/// More revisions than this in a second, on average, no cluster makes; as a power of two.
+/// No cluster makes more revisions a second than this, on average; as a power of two.
 const REVISIONS: u32 = 10;
 
 /// The note, as the value of a key.
@@ -16,19 +16,19 @@ const REVISIONS: u32 = 10;
 pub(super) struct Note {
     pub(super) cluster: u64,
     pub(super) term: u64,
-    /// Since when the cluster remembers everything.
+    /// Since when the cluster has lost nothing.
     pub(super) since: i64,
-    /// What is added to a revision for a number: revisions of a cluster that was restored go back.
+    /// Is added to a revision to make a number: the revisions of a restored cluster go back.
     pub(super) offset: u64,
 }
 
 /// What a client sees of the cluster.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct ClusterState {
     pub(super) cluster: u64,
     pub(super) term: u64,
     pub(super) members: usize,
-    /// The client knew a later revision.
+    /// Whether the client has seen a later revision.
     pub(super) goes_back: bool,
     /// The moment now, and how many seconds the leader has counted.
     pub(super) now: Moment,
@@ -38,21 +38,22 @@ pub(super) struct Seen {
 }
 
 impl Note {
-    /// The note of a new project, which may be one that was forgotten.
-    pub(super) fn first(seen: Seen) -> Self {
-        Self { cluster: seen.cluster, term: seen.term, since: since_start(seen), offset: 0 }
+    /// The note of a new project. The cluster may have lost an older one with the same name.
+    pub(super) fn first(state: ClusterState) -> Self {
+        Self { cluster: state.cluster, term: state.term, since: since_start(state), offset: 0 }
     }
 
     /// The next note.
-    pub(super) fn after(self, seen: Seen) -> Self {
-        let Seen { cluster, term, .. } = seen;
-        let is_same = cluster == self.cluster && !seen.goes_back;
-        if is_same && term > self.term && seen.members > 1 {
+    pub(super) fn after(self, state: ClusterState) -> Self {
+        let ClusterState { cluster, term, .. } = state;
+        let is_same = cluster == self.cluster && !state.goes_back;
+        if is_same && term > self.term && state.members > 1 {
             return Self { term, ..self };
         }
-        let since = if is_same { since_start(seen) } else { seen.now.as_micros() };
-        // Above every number that was ever drawn, also by what was lost. One second more, since others draw numbers meanwhile.
-        let offset = self.offset.max((seen.unix_seconds.saturating_sub(EPOCH) + 1) << REVISIONS);
+        let since = if is_same { since_start(state) } else { state.now.as_micros() };
+        // Above every number that was ever drawn, also in revisions that were lost. One second more, because other clients draw
+        // numbers at the same time.
+        let offset = self.offset.max((state.unix_seconds.saturating_sub(EPOCH) + 1) << REVISIONS);
         Self { cluster, term, since, offset }
     }
 
@@ -73,9 +74,9 @@ impl Note {
     }
 }
 
-/// Before its leader began to count, a cluster that was started again answered nobody.
-fn since_start(seen: Seen) -> i64 {
-    seen.now.as_micros().saturating_sub(seen.seconds.max(0).saturating_mul(1_000_000))
+/// When the leader began to count. Before that, the restarted cluster answered no client.
+fn since_start(state: ClusterState) -> i64 {
+    state.now.as_micros().saturating_sub(state.seconds.max(0).saturating_mul(1_000_000))
 }
 
 #[cfg(test)]
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     const NOTE: Note = Note { cluster: 7, term: 3, since: 5, offset: 0 };
-    const SEEN: Seen = Seen {
+    const STATE: ClusterState = ClusterState {
         cluster: 7,
         term: 4,
         members: 3,
@@ -95,33 +96,37 @@ mod tests {
 
     #[test]
     fn an_election_among_several_members_forgets_nothing() {
-        assert_eq!(NOTE.after(SEEN), Note { term: 4, ..NOTE });
+        assert_eq!(NOTE.after(STATE), Note { term: 4, ..NOTE });
     }
 
     /// Invariant 3.
     #[test]
     fn everything_else_may_have_forgotten() {
         let started = 90_000_000;
-        for (seen, since) in [
-            (Seen { members: 1, ..SEEN }, started),
-            (Seen { term: 3, ..SEEN }, started),
-            (Seen { term: 2, ..SEEN }, started),
-            (Seen { cluster: 8, ..SEEN }, 100_000_000),
-            (Seen { goes_back: true, ..SEEN }, 100_000_000),
+        for (state, since) in [
+            (ClusterState { members: 1, ..STATE }, started),
+            (ClusterState { term: 3, ..STATE }, started),
+            (ClusterState { term: 2, ..STATE }, started),
+            (ClusterState { cluster: 8, ..STATE }, 100_000_000),
+            (ClusterState { goes_back: true, ..STATE }, 100_000_000),
         ] {
-            let note = NOTE.after(seen);
-            assert_eq!((note.cluster, note.term, note.since), (seen.cluster, seen.term, since), "{seen:?}");
+            let note = NOTE.after(state);
+            assert_eq!(
+                (note.cluster, note.term, note.since),
+                (state.cluster, state.term, since),
+                "{state:?}"
+            );
         }
     }
 
     /// Invariant 2.
     #[test]
     fn numbers_go_on_above_all_that_were_drawn() {
-        let restored = NOTE.after(Seen { members: 1, ..SEEN });
+        let restored = NOTE.after(ClusterState { members: 1, ..STATE });
         assert!(restored.offset > 1_000 << REVISIONS);
-        let again = restored.after(Seen { goes_back: true, unix_seconds: EPOCH + 1_010, ..SEEN });
+        let again = restored.after(ClusterState { goes_back: true, unix_seconds: EPOCH + 1_010, ..STATE });
         assert!(again.offset >= restored.offset + (10 << REVISIONS));
-        let clock_set_back = restored.after(Seen { goes_back: true, unix_seconds: 0, ..SEEN });
+        let clock_set_back = restored.after(ClusterState { goes_back: true, unix_seconds: 0, ..STATE });
         assert_eq!(clock_set_back.offset, restored.offset);
     }
 

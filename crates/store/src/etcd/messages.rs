@@ -58,7 +58,7 @@ pub(super) struct DeleteRangeRequest {
     pub(super) range_end: Vec<u8>,
 }
 
-/// The answer to a request whose answer has nothing that is used.
+/// An empty message, and an answer whose fields are not used.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Nothing {}
 

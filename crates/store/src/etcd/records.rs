@@ -61,7 +61,7 @@ impl OptimisticStore for EtcdStore {
     }
 }
 
-/// Numbers that were drawn before a version are not larger than those of the records with this version.
+/// `good_from` is the number of the newest version: numbers that were drawn before it may be smaller than those of the records.
 fn answer(read: &Read, versions: Vec<i64>, found: &[KeyValue]) -> Result<Answer, StoreError> {
     let newest = versions.iter().copied().max().unwrap_or(0);
     let (numbers, good_from) = (read.numbers.clone(), number_at(newest, read.note));
@@ -79,7 +79,7 @@ fn record_from(kv: &KeyValue) -> Result<Found, StoreError> {
 }
 
 impl EtcdStore {
-    /// Reads those of these records that a decision has not read. False if what it has read is of another moment.
+    /// Reads those of these records that a decision has not read yet. False if its other records have changed meanwhile.
     pub(super) fn load(
         &self,
         decided: &mut Decided<'_>,
@@ -107,7 +107,7 @@ impl EtcdStore {
     }
 }
 
-/// One moment: etcd shows the records as they were at a revision.
+/// Snapshot: etcd returns the records as they were at a revision.
 pub(super) struct EtcdMoment<'s> {
     store: &'s EtcdStore,
     revision: i64,

@@ -1,6 +1,6 @@
 //! Server: blocking calls of an etcd cluster over an asynchronous client that runs on a thread of its own.
 //!
-//! All calls share one connection to one member. When that member cannot be reached, or has lost the others, the next member is
+//! All calls share one connection to one member. When that member cannot be reached, or has no leader, the next member is
 //! asked.
 
 use std::error::Error;
@@ -50,7 +50,7 @@ impl Server {
         &self.address
     }
 
-    /// Waits for calls.
+    /// Blocks until calls have ended.
     pub(super) fn wait<T>(&self, calls: impl Future<Output = T>) -> T {
         self.runtime.block_on(calls)
     }
@@ -67,16 +67,16 @@ impl Server {
     }
 }
 
-/// The way to the members, for calls and for wakers.
+/// The connection to the members, for calls and for wakers.
 pub(super) struct Link {
     to: EtcdAddress,
-    /// How long a call may take, whichever members it asks.
+    /// How long a call may take over all members.
     limit: Duration,
     current: Mutex<Current>,
 }
 
 struct Current {
-    /// The member that is asked; counted on over all members.
+    /// The member that is asked: it grows, and is taken modulo the number of members.
     endpoint: usize,
     channel: Option<Channel>,
 }
@@ -87,7 +87,7 @@ impl Link {
         self.limit
     }
 
-    /// How long one member may take, so that the others can be asked, too.
+    /// The share of the timeout that one member gets, so that there is time to ask the others.
     pub(super) fn share(&self) -> Duration {
         self.limit / u32::try_from(self.to.endpoints.len()).unwrap_or(1).max(1)
     }
@@ -174,7 +174,7 @@ impl Link {
 pub(super) enum Failure {
     /// No member can be reached. Nothing was sent.
     NoConnection(Box<dyn Error + Send + Sync>),
-    /// The connection broke, or the member cannot say what became of the call.
+    /// The connection broke, or the member does not know the outcome of the call.
     Broken(Box<dyn Error + Send + Sync>),
     /// No member answered in time.
     NoAnswer(Duration),
@@ -193,12 +193,12 @@ impl From<CallError> for Failure {
 }
 
 impl Failure {
-    /// Whether nobody knows what became of the call.
+    /// Whether the outcome of the call is unknown.
     pub(super) fn is_broken(&self) -> bool {
         matches!(self, Self::Broken(_) | Self::NoAnswer(_))
     }
 
-    /// The failure of a call that has changed nothing.
+    /// The error of a call that has changed nothing.
     pub(super) fn explain(self, address: &str) -> StoreError {
         let address = address.to_owned();
         match self {

@@ -61,7 +61,7 @@ async fn open(link: &Link, request: &Bytes) -> Result<Watch, Failure> {
     Err(failure)
 }
 
-/// Passes wake-ups on. Wake-ups that came while there was no watch are lost, so the sleeper has to look after each break.
+/// Passes wake-ups on. Wake-ups are lost while there is no watch, so it wakes the sleeper after each break.
 async fn hear(link: Arc<Link>, request: Bytes, watch: Watch, wakes: WakeSender) {
     let mut watch = Some(watch);
     loop {

@@ -1,4 +1,5 @@
-//! Store clock: the clock of the server as it is known here. Between two answers the time since the last one is added.
+//! Store clock: the clock of the server, as this process knows it: the moment of the last answer, plus the time that has passed on
+//! this machine since.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,9 +7,9 @@ use std::time::Duration;
 use lockkeeper_core::time::Moment;
 use lockkeeper_platform::clock;
 
-/// A moment in a record that is further ahead than this was not written by a decision of now.
+/// A moment in a record that is further ahead of the clock than this is wrong, and does not move the clock.
 const PLAUSIBLE: Duration = Duration::from_secs(60);
-/// A decision that began before the clock was put forward by more than this runs again: what it writes would be too early.
+/// If the clock is set forward by more than this during a decision, the decision runs again: its own moment is too early.
 const JUMP: Duration = Duration::from_millis(250);
 
 /// What is known of the store's clock.
@@ -19,12 +20,12 @@ struct Known {
     moment: Moment,
     /// When that answer came, on the clock of this machine. It counts on while the machine is suspended.
     at: Moment,
-    /// How often the clock was put forward by much.
+    /// How often the clock was set forward by more than [`JUMP`].
     jumps: u64,
 }
 
 impl StoreClock {
-    /// A clock of which an answer has just brought this moment.
+    /// A clock that starts at the moment of an answer that has just arrived.
     pub(crate) fn new(moment: i64) -> Self {
         Self(Mutex::new(Known { moment: Moment::from_micros(moment), at: clock::now(), jumps: 0 }))
     }
@@ -34,17 +35,17 @@ impl StoreClock {
         self.known().at_local(clock::now())
     }
 
-    /// How often the clock was put forward by much.
+    /// How often the clock was set forward by more than [`JUMP`].
     pub(crate) fn jumps(&self) -> u64 {
         self.known().jumps
     }
 
-    /// Puts the clock forward to the moment of an answer. It never goes back.
+    /// Sets the clock forward to the moment of an answer. It never goes back.
     pub(crate) fn move_to(&self, moment: i64) {
         self.known().move_to(Moment::from_micros(moment), clock::now());
     }
 
-    /// Whether a moment that a record has is later than the clock was thought to be. Then the clock is put forward.
+    /// Sets the clock forward to a moment of a record, which is later than the clock. False if the moment is not plausible.
     pub(crate) fn is_later(&self, moment: i64) -> bool {
         let is_plausible = Moment::from_micros(moment) < self.now().after(PLAUSIBLE);
         if is_plausible {

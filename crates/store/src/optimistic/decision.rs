@@ -1,4 +1,4 @@
-//! The records of one decision, read when they are asked for, and the conditional commit that ends it.
+//! The records of one decision, each read at its first use, and the conditional commit that ends it.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -15,9 +15,10 @@ use super::parts::{Footprint, parts_of};
 use super::{Answer, Decided, OptimisticStore, Wanted, add};
 use crate::{Commit, StoreError, Transaction};
 
-/// How many single records a decision is about, if what it asks for next can be foreseen, and how many keys are foreseen.
-const FEW: usize = 2;
-const MOST_LIKELY: usize = 25;
+/// Prefetch: with the next range, a decision also reads the keys of this many of the records that it has read by id …
+const PREFETCH_RECORDS: usize = 2;
+/// … and at most this many keys.
+const PREFETCH_KEYS: usize = 25;
 
 /// The records of one decision.
 ///
@@ -26,7 +27,7 @@ const MOST_LIKELY: usize = 25;
 pub(crate) struct Decision<'s, S> {
     store: &'s S,
     now: Moment,
-    /// How often the store's clock had been put forward when this decision began.
+    /// How often the store's clock had jumped when this decision began.
     jumps: u64,
     /// What was read so far.
     records: InMemoryRecords,
@@ -36,9 +37,9 @@ pub(crate) struct Decision<'s, S> {
     footprint: Footprint,
     /// Numbers that were drawn for this decision, larger than those of all records that it has read.
     numbers: Option<Range<u64>>,
-    /// Whether what was read cannot be of one moment, or is later than `now`. Then the decision has to run again.
+    /// Whether the records cannot be of one moment, or one is later than `now`. Then the decision has to run again.
     is_torn: bool,
-    /// Since when the server remembers everything; known once something was read.
+    /// Since when the server has lost nothing; known once something was read.
     remembers_since: Option<Moment>,
 }
 
@@ -80,16 +81,16 @@ impl<'s, S: OptimisticStore> Decision<'s, S> {
         self.add(answer)
     }
 
-    /// The keys that a decision about single records asks for one after the other: those of the records.
+    /// Keys to prefetch: a decision about single records next reads the keys of these records.
     fn likely_keys(&self) -> Vec<Key> {
-        let ids = self.footprint.ids.keys().take(FEW);
+        let ids = self.footprint.ids.keys().take(PREFETCH_RECORDS);
         let keys = ids.filter_map(|id| {
             let lease = self.records.lease(*id).map(Lease::keys);
             lease.or_else(|| self.records.ticket(*id).map(Ticket::keys))
         });
-        // A path is looked for in the folders above and below it.
+        // Not those of paths: a decision reads them as ranges, with the folders above and below.
         let is_likely = |key: &Key| !key.as_str().starts_with('p') && !self.keys.contains(key);
-        keys.flatten().filter(is_likely).take(MOST_LIKELY).collect()
+        keys.flatten().filter(is_likely).take(PREFETCH_KEYS).collect()
     }
 
     fn is_first(&self) -> bool {

@@ -1,5 +1,4 @@
-//! Wake-ups of stores on a server: what one says, and the pipe on which a process sleeps until a task that listens to the server
-//! passes one on.
+//! Wakers of stores on a server: a task listens to the server and writes each wake-up into a pipe, on which the process sleeps.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +11,7 @@ use lockkeeper_platform::pipe;
 
 use crate::{Granted, StoreError, Waker};
 
-/// The wake-ups of a decision, one for each waker, with what each says about a granted lease.
+/// The messages for the wakers that a decision wakes. A message has the lease that was granted to that waker, if any.
 pub(crate) fn wake_ups(changes: &[Change], effects: &[Effect]) -> BTreeMap<WakerId, String> {
     let granted = Granted::among(changes);
     let message = |waker: WakerId| {
@@ -36,20 +35,20 @@ fn granted_from(payload: &str) -> Option<Granted> {
     Some(Granted { id: LeaseId(id), token: Token(token), at: Moment::from_micros(at) })
 }
 
-/// The end of the task that listens. It wakes the process.
+/// The sending half of a waker, for the task that listens.
 pub(crate) struct WakeSender {
     writer: OwnedFd,
     last: Arc<Mutex<Option<Granted>>>,
 }
 
 impl WakeSender {
-    /// Wakes the process and hands over what the wake-up says.
+    /// Wakes the process and passes the granted lease on.
     pub(crate) fn wake_with(&self, payload: &str) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = granted_from(payload);
         self.wake();
     }
 
-    /// Wakes the process, which has to look: wake-ups may have been lost.
+    /// Wakes the process, which has to read the store again: wake-ups may have been lost.
     pub(crate) fn wake(&self) {
         // A full pipe wakes its reader, too.
         let _ = rustix::io::write(&self.writer, b"!");
@@ -71,17 +70,17 @@ impl Drop for Task {
     }
 }
 
-/// The end of the process.
+/// The receiving half of a waker, for the process that sleeps.
 pub(crate) struct Listener {
     id: WakerId,
     reader: OwnedFd,
     last: Arc<Mutex<Option<Granted>>>,
-    /// Dropping it ends the task.
+    /// What is dropped with the waker: dropping it ends the task.
     _keeps: Option<Box<dyn Send>>,
 }
 
 impl Listener {
-    /// Both ends of a waker.
+    /// Both halves of a waker.
     pub(crate) fn new(id: WakerId, address: &str) -> Result<(Self, WakeSender), StoreError> {
         let failed =
             |source| StoreError::Io { action: "make a waker for", address: address.to_owned(), source };
@@ -91,7 +90,7 @@ impl Listener {
         Ok((Self { id, reader, last, _keeps: None }, sender))
     }
 
-    /// Keeps what the task needs until the waker is dropped.
+    /// Keeps a value, such as the task, until the waker is dropped.
     pub(crate) fn keeping(self, keeps: impl Send + 'static) -> Box<dyn Waker> {
         Box::new(Self { _keeps: Some(Box::new(keeps)), ..self })
     }

@@ -1,4 +1,5 @@
-//! Parts: what a commit compares. A part is one key, or all keys of paths together, since patterns overlap across keys.
+//! Parts: the units whose versions a commit compares. A part is one key, or all keys of paths together, because a pattern overlaps
+//! paths with other keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,12 +45,12 @@ pub(crate) fn id_of(change: &Change) -> LeaseId {
     }
 }
 
-/// What a decision has read, with the versions that it had.
+/// What a decision has read, with the versions at that time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Footprint {
-    /// Parts; version 0 where there was nothing.
+    /// Parts; version 0 if there is none.
     pub(crate) parts: BTreeMap<String, i64>,
-    /// Records that were read by id; version 0 where there was none.
+    /// Records that were read by id; version 0 if there is none.
     pub(crate) ids: BTreeMap<LeaseId, i64>,
     /// The highest version of all parts, if everything was read.
     pub(crate) all: Option<i64>,
@@ -81,7 +82,7 @@ impl Found {
         }
     }
 
-    /// The latest moment in it that a decision wrote as its own.
+    /// The latest moment in it that was `now` for a decision.
     pub(crate) fn latest_moment(&self) -> i64 {
         match self {
             Self::Lease(lease) => lease.acquired_at.max(lease.heartbeat_at).as_micros(),

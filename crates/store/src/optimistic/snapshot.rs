@@ -1,4 +1,4 @@
-//! Snapshots of a store on a server: the records of one moment, read when they are asked for.
+//! Snapshots of a store on a server: the records of one moment, each read at its first use.
 
 use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::in_memory::InMemoryRecords;
@@ -10,14 +10,14 @@ use lockkeeper_core::time::Moment;
 use super::Wanted;
 use crate::StoreError;
 
-/// One moment of a server.
+/// The state of a server at one moment.
 pub(crate) trait OneMoment {
     fn now(&self) -> Moment;
 
-    /// Since when the server has forgotten nothing. None: it never forgets.
+    /// Since when the server has lost nothing. None: it never loses anything.
     fn remembers_since(&self) -> Option<Moment>;
 
-    /// Reads records as they were at that moment; more than those that are wanted do no harm.
+    /// Reads records as they were at that moment. It may return more records than `wanted`.
     fn read(&self, wanted: Wanted<'_>) -> Result<InMemoryRecords, StoreError>;
 }
 

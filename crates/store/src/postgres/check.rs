@@ -15,13 +15,13 @@ pub struct ServerCheck {
     pub schema: i32,
     /// How many seconds the server's clock is ahead of this machine's. Nothing depends on it.
     pub clock_ahead: i64,
-    /// Whether notifications come through. Behind a pooler that shares connections they do not: waiters then look every few seconds.
+    /// Whether notifications arrive. Behind a pooler in transaction mode they do not: waiters then poll every few seconds.
     pub is_notified: bool,
     /// What this user may not do, such as `UPDATE on lockkeeper.clock`.
     pub missing_privileges: Vec<String>,
-    /// Whether a commit is on the disk before it is answered.
+    /// Whether a commit waits for the disk.
     pub is_durable: bool,
-    /// Whether a standby has a commit before it is answered: then a promoted standby forgets nothing.
+    /// Whether a commit waits for a standby: then a promoted standby has lost nothing.
     pub has_synchronous_standby: bool,
 }
 
@@ -68,7 +68,7 @@ impl PostgresStore {
         })
     }
 
-    /// Sends a notification to itself. Without one within the time of a call, none will come.
+    /// Sends a notification to itself, and waits for it as long as a call may take.
     fn is_notified(&self) -> Result<bool, StoreError> {
         let waker = self.waker()?;
         self.wake(&[], &[Effect::Wake(waker.id())]);

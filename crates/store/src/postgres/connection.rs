@@ -18,7 +18,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, Error, NoTls, Notificatio
 use super::address::PostgresAddress;
 use crate::StoreError;
 
-/// A statement's parameters, each with its type: so the statement needs no round trip to be prepared, and works behind a pooler.
+/// A statement's parameters, each with its type. So the statement needs no round trip for preparation, and works behind a pooler.
 pub(crate) type Params<'p> = &'p [(&'p (dyn ToSql + Sync), Type)];
 
 /// How long a store that is dropped waits for the statements that it has sent.
@@ -39,7 +39,7 @@ pub(crate) struct Server {
     shared: Mutex<Option<Arc<Client>>>,
     /// Idle connections for transactions of several statements.
     idle: Mutex<Vec<Client>>,
-    /// Statements that were sent and whose end nobody waits for.
+    /// Statements that were sent without waiting for their end.
     sent: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -105,7 +105,7 @@ impl Server {
             before();
             let params: Vec<_> =
                 params.iter().map(|(text, kind)| (text as &(dyn ToSql + Sync), kind.clone())).collect();
-            // Nobody depends on it: the processes that wait look by themselves now and then.
+            // If it is lost, waiting processes still poll now and then.
             if let Ok(client) = client {
                 let _ = client.query_typed(sql, &params).await;
             }
@@ -136,7 +136,7 @@ impl Server {
         Ok((client, Arc::clone(&self.runtime)))
     }
 
-    /// How a task opens such connections by itself.
+    /// What a task needs to open such connections itself.
     pub(crate) fn reconnection(&self) -> Reconnection {
         Reconnection { to: self.to.clone(), connect_timeout: self.connect_timeout }
     }
@@ -158,7 +158,7 @@ impl Server {
         self.runtime.block_on(self.reconnection().connect(notified))
     }
 
-    /// A server that does not answer in time is given up: the link may be cut without a word.
+    /// Waits for a call, at most for the timeout: a cut link may never report an error.
     fn run<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
         match self.runtime.block_on(async { timeout(self.connect_timeout, call).await }) {
             Ok(called) => called.map_err(Failure::Call),
@@ -171,7 +171,7 @@ impl Server {
     }
 }
 
-/// Does the work of a connection until it ends.
+/// Drives a connection (reads and writes) until it ends.
 async fn drive<T: AsyncRead + AsyncWrite + Unpin>(
     mut connection: Connection<Socket, T>,
     notified: Option<UnboundedSender<Notification>>,
@@ -304,13 +304,13 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whether another transaction was in the way. The call has changed nothing.
+    /// Whether another transaction conflicted. The call has changed nothing.
     pub(crate) fn is_conflict(&self) -> bool {
         let codes = [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
         matches!(self, Self::Call(error) if error.code().is_some_and(|code| codes.contains(code)))
     }
 
-    /// Whether the connection broke, so that nobody knows what became of the call.
+    /// Whether the connection broke, so that the outcome of the call is unknown.
     pub(crate) fn is_broken(&self) -> bool {
         match self {
             Self::Call(error) => error.as_db_error().is_none() || is_shutdown(error),
@@ -319,7 +319,7 @@ impl Failure {
         }
     }
 
-    /// The failure of a call that has changed nothing.
+    /// The error of a call that has changed nothing.
     pub(crate) fn explain(self, address: &str) -> StoreError {
         let address = address.to_owned();
         match self {
@@ -348,7 +348,7 @@ impl Failure {
     }
 }
 
-/// Whether the server is a standby that was not promoted yet: it answers, and writes nothing.
+/// Whether the server is a standby that was not promoted yet: it is read-only.
 fn is_standby(error: &Error) -> bool {
     let codes = [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE];
     error.code().is_some_and(|code| codes.contains(code))

@@ -128,7 +128,7 @@ impl PostgresStore {
         let since = rows::get::<Option<i64>>(row, 2)?.filter(|_| !has_forgotten).map(Moment::from_micros);
         let (remembers_since, numbers) = match since {
             Some(since) => (Some(since), Some(head.numbers.clone())),
-            // They may be behind those that it had given before.
+            // These numbers may be smaller than earlier ones.
             None => (Some(self.notice(has_forgotten)?), None),
         };
         self.note(&head);
@@ -137,7 +137,7 @@ impl PostgresStore {
         Ok(Answer { numbers, good_from: u64::MAX, remembers_since, version: None, versions, records })
     }
 
-    /// Whether the server committed this decision, although the connection broke before it could answer. If not, it never will.
+    /// Whether the server committed this decision before the connection broke. If it did not, it never will.
     fn was_committed(&self, moment: i64, call: i64) -> Result<bool, StoreError> {
         let params: [(&(dyn ToSql + Sync), Type); 3] =
             [(&self.project, Type::INT4), (&moment, Type::INT8), (&call, Type::INT8)];
@@ -146,7 +146,7 @@ impl PostgresStore {
     }
 }
 
-/// One moment: a read-only transaction of the server that sees no later commit.
+/// Snapshot: a read-only transaction of the server that sees no later commit.
 pub(super) struct PostgresMoment<'s> {
     store: &'s PostgresStore,
     connection: Exclusive<'s>,
@@ -171,7 +171,7 @@ impl<'s> PostgresMoment<'s> {
         let (connection, rows) = begun.map_err(|failure| failure.explain(store.server.address()))?;
         let row = rows.first().ok_or_else(no_row)?;
         let now = Moment::from_micros(rows::get(row, 0)?);
-        // An incarnation that nobody has noticed yet may have forgotten anything.
+        // An incarnation that no client has noticed yet may have lost anything.
         let remembers_since = rows::get::<Option<i64>>(row, 1)?.map_or(now, Moment::from_micros);
         Ok(Self { store, connection, now, remembers_since })
     }

@@ -25,13 +25,13 @@ macro_rules! select_records {
     };
 }
 
-/// Moment, block of numbers, since when the server remembers, and the versions of some parts.
+/// Moment, block of numbers, since when the server has lost nothing, and the versions of some parts.
 pub(super) const VERSIONS: &str = "
     SELECT lockkeeper.moment($1), lockkeeper.numbers(), lockkeeper.remembers_since($1), ARRAY(
         SELECT coalesce(found.version, 0) FROM unnest($2) WITH ORDINALITY AS wanted(part, place)
         LEFT JOIN lockkeeper.part AS found ON found.project = $1 AND found.part = wanted.part ORDER BY place
     )";
-/// Moment, block of numbers, since when the server remembers, and the highest version of all parts.
+/// Moment, block of numbers, since when the server has lost nothing, and the highest version of all parts.
 pub(super) const HIGHEST_VERSION: &str = "
     SELECT lockkeeper.moment($1), lockkeeper.numbers(), lockkeeper.remembers_since($1),
         (SELECT coalesce(max(version), 0) FROM lockkeeper.part WHERE project = $1)";

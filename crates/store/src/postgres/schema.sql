@@ -1,7 +1,7 @@
 -- Leases and tickets of many projects in one PostgreSQL database.
 --
 -- The rules of leases are not here: they are in the program. The function lockkeeper.commit makes the changes of a decision if
--- everything that the decision read is still so, and lockkeeper.settle tells whether it did.
+-- everything that the decision read is unchanged, and lockkeeper.settle returns whether it did.
 
 CREATE SCHEMA lockkeeper;
 
@@ -21,8 +21,9 @@ CREATE SEQUENCE lockkeeper.numbers INCREMENT BY 16;
 -- Versions of parts and records. A version is never used twice.
 CREATE SEQUENCE lockkeeper.versions;
 
--- The store's clock is the server's clock plus what the server's clock was set back by. `last` is when it was last looked at.
--- `server` is the incarnation of the server that was noticed last, and `since` the moment since when it remembers everything.
+-- The store's clock is the server's clock plus the time by which the server's clock was set back. `last` is its last reading.
+-- `server` is the latest incarnation of the server that a client has noticed, and `since` the moment since when it has lost
+-- nothing.
 CREATE TABLE lockkeeper.clock (
     project integer PRIMARY KEY,
     last bigint NOT NULL,
@@ -37,7 +38,7 @@ CREATE TABLE lockkeeper.moved (
     other text NOT NULL
 );
 
--- Marks a project as moved, or not. When it returns, nothing changes any more in a project that is marked.
+-- Marks a project as moved, or removes the mark. After it has returned, nothing changes in a marked project.
 CREATE FUNCTION lockkeeper.set_moved(of_project integer, to_other text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(of_project, 0);
@@ -88,7 +89,7 @@ CREATE TABLE lockkeeper.key (
 );
 
 -- The version of each part of a project. A part is a key, or all keys of paths together. A commit gives a new version to each
--- part in which it changes a record. The rows of names and paths stay; the others go with their last record.
+-- part in which it changes a record. The rows of names and paths are kept; the others are removed with their last record.
 CREATE TABLE lockkeeper.part (
     project integer NOT NULL,
     part text COLLATE "C" NOT NULL,
@@ -111,23 +112,23 @@ CREATE FUNCTION lockkeeper.wall() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $$;
 
--- The moment on the store's clock. It stands still where the server's clock was set back, until the next commit.
+-- The moment on the store's clock. While the server's clock is behind `last`, it stands still, until the next commit.
 CREATE FUNCTION lockkeeper.moment(of_project integer) RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT greatest(lockkeeper.wall(), last) + ahead FROM lockkeeper.clock WHERE project = of_project
 $$;
 
--- The timeline of the server: a standby that is promoted begins a new one, and so does a server that is restored to a moment.
+-- The timeline of the server: a promoted standby begins a new one, and so does a point-in-time recovery.
 CREATE FUNCTION lockkeeper.timeline() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint
 $$;
 
--- The first of a block of numbers. The timeline of the server comes first: a standby that was promoted and had not yet seen
--- the latest numbers goes on above them.
+-- The first number of a block. The timeline is in the highest bits: a promoted standby that had not yet received the latest
+-- numbers continues above them.
 CREATE FUNCTION lockkeeper.numbers() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT (lockkeeper.timeline() << 44) + nextval('lockkeeper.numbers')
 $$;
 
--- Lets the numbers go on above this one. A little further, since others draw numbers meanwhile.
+-- Makes all later numbers larger than this one. It adds a margin, because others draw numbers at the same time.
 CREATE FUNCTION lockkeeper.raise_numbers(above bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('numbers', 0));
@@ -137,27 +138,27 @@ BEGIN
 END
 $$;
 
--- The incarnation of the server: its timeline, these tables (a dump that is loaded makes new ones), and when it was started (a
--- copy of its files needs a start).
+-- The incarnation of the server: its timeline, the id of these tables (loading a dump makes new ones), and the time of its start
+-- (a restored copy of its files needs a start).
 CREATE FUNCTION lockkeeper.server() RETURNS text LANGUAGE sql VOLATILE AS $$
     SELECT lockkeeper.timeline() || ' ' || 'lockkeeper.record'::regclass::oid || ' '
         || extract(epoch FROM pg_postmaster_start_time())
 $$;
 
--- Since when the server remembers everything. Null if nobody has noticed this incarnation yet.
+-- Since when the server has lost nothing. Null if no client has noticed this incarnation yet.
 CREATE FUNCTION lockkeeper.remembers_since(of_project integer) RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT since FROM lockkeeper.clock WHERE project = of_project AND server = lockkeeper.server()
 $$;
 
--- Notes the incarnation of the server, and returns since when it remembers everything. `has_forgotten`: the client saw numbers that
--- the server has not drawn yet.
+-- Notes the incarnation of the server, and returns since when it has lost nothing. `has_forgotten`: the client has seen numbers
+-- that the server has not drawn yet.
 CREATE FUNCTION lockkeeper.notice(of_project integer, has_forgotten boolean) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     this text := lockkeeper.server();
     noted lockkeeper.clock;
     uptime bigint := lockkeeper.wall() - (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint;
     -- Above every number that was ever drawn, if fewer than 16,384 a second were drawn on average since the tables were made. One
-    -- second more, since others draw numbers meanwhile.
+    -- second more, because others draw numbers at the same time.
     above bigint := (extract(epoch FROM clock_timestamp())::bigint - 1767225600) << 14;
     is_restart boolean;
 BEGIN
@@ -165,7 +166,7 @@ BEGIN
     IF noted.server = this AND NOT has_forgotten THEN
         RETURN noted.since;
     END IF;
-    -- Before a mere restart, the server answered nobody after the start of this one.
+    -- After a plain restart: since the start, because the server answered no client before it.
     is_restart := NOT has_forgotten AND regexp_replace(noted.server, ' [^ ]*$', '') = regexp_replace(this, ' [^ ]*$', '');
     noted.since := greatest(lockkeeper.wall(), noted.last) + noted.ahead
         - CASE WHEN is_restart THEN greatest(uptime, 0) ELSE 0 END;
@@ -177,7 +178,7 @@ BEGIN
 END
 $$;
 
--- The incarnation of the server that made these tables: it has forgotten nothing.
+-- The incarnation of the server that makes these tables has lost nothing.
 ALTER TABLE lockkeeper.about ADD COLUMN made_by text NOT NULL DEFAULT lockkeeper.server();
 
 -- Makes a project, unless it is there.
@@ -187,7 +188,7 @@ CREATE FUNCTION lockkeeper.make_project(of_name text) RETURNS void LANGUAGE sql 
         WHERE NOT EXISTS (SELECT FROM lockkeeper.project WHERE name = of_name)
         ON CONFLICT DO NOTHING RETURNING id
     )
-    -- A project that seems to be new may have been forgotten.
+    -- The server may have lost an older project with this name.
     INSERT INTO lockkeeper.clock
     SELECT id, lockkeeper.wall(), 0, lockkeeper.server(), CASE
         WHEN made_by = lockkeeper.server() THEN 0
@@ -200,14 +201,12 @@ $$;
 
 -- Makes changes if what was read is unchanged. Returns the new version, or null if something has changed.
 --
--- read_parts, read_versions: parts that were read, with the version that they had; 0 where there was none.
--- read_ids, id_versions: records that were read by id, likewise.
--- read_all: the highest version of all parts, if everything was read.
--- written: the parts of all records that change.
--- The other arrays have one entry for each change. key_texts are the keys of all of them, and key_counts tells how many belong
--- to each change; old_ranks are the ranks that tickets have before. A change is 'L' or 'T': add a lease or ticket, 'l' or 't': update it, 'r' or 's': remove it, 'G': grant.
--- of_memory: since when the server remembered everything when it was read.
--- of_moment, of_call: the number of this decision, for lockkeeper.settle.
+-- read_parts, read_versions: parts that were read, with the version that they had; 0 where there was none. read_ids, id_versions:
+-- records that were read by id, likewise. read_all: the highest version of all parts, if everything was read. written: the parts
+-- of all records that change. The other arrays have one entry for each change. key_texts are the keys of all of them, and
+-- key_counts tells how many belong to each change; old_ranks are the ranks that tickets have before. A change is 'L' or 'T': add
+-- a lease or ticket, 'l' or 't': update it, 'r' or 's': remove it, 'G': grant. of_memory: since when the server had lost nothing,
+-- as it was read. of_moment, of_call: the number of this decision, for lockkeeper.settle.
 CREATE FUNCTION lockkeeper.commit(
     of_project integer,
     read_parts text[], read_versions bigint[], read_ids bigint[], id_versions bigint[], read_all bigint,
@@ -225,7 +224,7 @@ DECLARE
     changed_rows integer;
     now_wall bigint := lockkeeper.wall();
 BEGIN
-    -- Commits that concern the same part or record wait for each other, in one order, so that no two wait for each other.
+    -- Commits that concern the same part or record wait for each other. All lock in the same order, so there is no deadlock.
     IF read_all IS NULL THEN
         PERFORM pg_advisory_xact_lock_shared(of_project, 0);
         FOR hash IN
@@ -259,7 +258,7 @@ BEGIN
     END IF;
     INSERT INTO lockkeeper.decision VALUES (of_project, of_moment, of_call, true) ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
-        -- The client has given it up.
+        -- The client has given this decision up.
         RETURN NULL;
     END IF;
     new_version := nextval('lockkeeper.versions');
@@ -324,8 +323,8 @@ BEGIN
 END
 $$;
 
--- Whether a decision was committed. If it was not, it never will be: the server may still have to read it from a connection that
--- broke. Waits while the server makes its changes.
+-- Whether a decision was committed. If it was not, it is marked, so that it never will be: the server may still read it from a
+-- broken connection. Waits while the server makes its changes.
 CREATE FUNCTION lockkeeper.settle(of_project integer, of_moment bigint, of_call bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO lockkeeper.decision VALUES (of_project, of_moment, of_call, false) ON CONFLICT DO NOTHING;

@@ -30,8 +30,8 @@ pub(super) fn listen(server: &Server, project: i32, id: WakerId) -> Result<Box<d
     Ok(listener.keeping(Task { task, _runtime: runtime }))
 }
 
-/// Passes notifications on to a pipe. When the connection breaks, the sleeper has to look, and again when there is a new one:
-/// what was sent in between is lost.
+/// Passes notifications on to a pipe. Wakes the sleeper when the connection breaks, and again when there is a new one: what was
+/// sent in between is lost.
 async fn pass_on(
     mut listening: (Client, UnboundedReceiver<Notification>),
     reconnection: Reconnection,

@@ -1,4 +1,4 @@
-//! Connection to a Redis server: blocking calls with a limit for the whole call.
+//! Connection to a Redis server: blocking calls, each with one timeout for the whole call.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -16,7 +16,7 @@ use super::address::{Place, RedisAddress};
 use super::resp::{Reply, put_command};
 use crate::StoreError;
 
-/// A connection on which the client has said who it is.
+/// A connection on which the client is authenticated.
 pub(super) struct Connection {
     input: BufReader<Stream>,
 }
@@ -73,13 +73,13 @@ impl Connection {
         self.input.get_mut().flush()
     }
 
-    /// Reads the next message, which has begun to come.
+    /// Reads the next message, whose first bytes have arrived.
     pub(super) fn receive(&mut self, limit: Duration) -> io::Result<Reply> {
         self.input.get_mut().deadline = Instant::now().checked_add(limit);
         Reply::read(&mut self.input)
     }
 
-    /// Whether a part of a message was read already, so that the descriptor does not tell of it.
+    /// Whether the buffer has bytes of the next message: then the descriptor need not become readable.
     pub(super) fn has_more(&mut self) -> bool {
         !self.input.buffer().is_empty() || self.input.get_mut().has_more()
     }
@@ -101,7 +101,7 @@ impl Connection {
 /// Bytes from and to the server.
 struct Stream {
     socket: Socket,
-    /// When a read is given up.
+    /// When a read times out.
     deadline: Option<Instant>,
 }
 
@@ -127,7 +127,7 @@ impl Stream {
                 match tls {
                     None => Socket::Tcp(socket),
                     Some(config) => {
-                        // A server that accepts and then is silent must not keep the handshake for ever.
+                        // The handshake times out, too, if the server accepts and then sends nothing.
                         socket.set_read_timeout(Some(limit))?;
                         let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
                         let session =
@@ -197,7 +197,7 @@ fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> 
     let deadline = Instant::now() + limit;
     let (resolved, addresses) = channel();
     let name = host.to_owned();
-    // The system's resolver has no limit of its own, so it gets a thread that nobody waits for.
+    // The system's resolver has no timeout, so it runs in a thread of its own, which is left behind after the timeout.
     thread::Builder::new().name("resolver".to_owned()).spawn(move || {
         let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
         let _ = resolved.send(found);
@@ -241,17 +241,17 @@ impl Failure {
         }
     }
 
-    /// Whether the connection broke, so that nobody knows what became of the call.
+    /// Whether the connection broke, so that the outcome of the call is unknown.
     pub(super) fn is_broken(&self) -> bool {
         matches!(self, Self::NoAnswer(_) | Self::Broken(_))
     }
 
-    /// Whether the server does not know this client any more: a new connection makes it known again.
-    pub(super) fn is_stranger(&self) -> bool {
+    /// Whether the server is another incarnation, or has lost the scripts: a new connection loads them and opens the store again.
+    pub(super) fn is_restarted(&self) -> bool {
         matches!(self.code(), Some("FORGOT" | "NOSCRIPT"))
     }
 
-    /// The failure of a call that has changed nothing.
+    /// The error of a call that has changed nothing.
     pub(super) fn explain(self, address: &str) -> StoreError {
         let address = address.to_owned();
         let elsewhere = [
@@ -273,7 +273,7 @@ impl Failure {
             Self::Broken(error) => StoreError::Unreachable { address, source: error.into() },
             Self::Refused(text) => match text.split_once(' ') {
                 Some(("MISFIT", what)) => StoreError::Mismatch(what.to_owned()),
-                // Redis 6 puts words of its own before the code of a command in a script.
+                // In the error of a script, Redis 6 writes other words before the code.
                 _ if text.split([' ', ':']).any(|word| elsewhere.contains(&word)) => {
                     StoreError::Unreachable { address, source: text.into() }
                 }

@@ -1,4 +1,4 @@
-//! What the server says about itself: its version, whether it keeps leases on disk, who copies it, and whether it evicts keys.
+//! Health of the server: its version, whether it keeps leases on disk, its replicas, and whether it evicts keys.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ pub(super) fn examine(store: &RedisStore, thorough: bool) -> Result<Examination,
     Ok(Examination { backend: format!("{version} ({kept})"), schema: None, flaws, risks })
 }
 
-/// Keys that lead to no record, and records that a key does not lead to.
+/// Index entries without a record, and records without their index entries.
 fn flaws(store: &RedisStore) -> Result<Vec<String>, StoreError> {
     let [records, keys] = [1, 2].map(|place| store.server.key(place));
     let found = store.server.commands(&[

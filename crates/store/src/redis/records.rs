@@ -48,7 +48,7 @@ impl OptimisticStore for RedisStore {
         let messages: Vec<_> =
             messages.into_iter().map(|(waker, text)| (self.wakers.channel(waker), text)).collect();
         if decided.changes.is_empty() {
-            // Whether it came before the connection broke is not known; a wake-up without a reason is allowed.
+            // They may have been sent before the connection broke. A wake-up without a reason is allowed.
             let publish = messages.into_iter().map(|(to, message)| vec!["PUBLISH".to_owned(), to, message]);
             let publish: Vec<_> = publish.collect();
             if !publish.is_empty() {
@@ -62,7 +62,7 @@ impl OptimisticStore for RedisStore {
         let called = called.map_err(|failure| self.server.explain(failure))?;
         match called.reply {
             Ok(reply) => self.outcome(&reply),
-            Err(failure) if failure.is_stranger() => Ok(Commit::Changed),
+            Err(failure) if failure.is_restarted() => Ok(Commit::Changed),
             Err(failure) if failure.is_broken() => {
                 let settled =
                     self.server.call_as(Script::Settle, &called.incarnation, &settle_args(&decided, &call));
@@ -80,7 +80,7 @@ impl OptimisticStore for RedisStore {
 /// What the server returned for a read.
 struct Read {
     moment: i64,
-    /// Since when the store remembers everything.
+    /// Since when the store has lost nothing.
     since: Moment,
     /// The version of the store.
     version: i64,
@@ -88,7 +88,7 @@ struct Read {
     number: i64,
     versions: Vec<i64>,
     records: Vec<(i64, Found)>,
-    /// What records were before they changed, after the snapshot; none that were added later.
+    /// Earlier contents of records that have changed since the snapshot; none for records that were added since.
     before: BTreeMap<LeaseId, Option<Found>>,
 }
 
@@ -96,7 +96,7 @@ impl RedisStore {
     /// Reads records, or the moment alone. A snapshot names its number, and draws none.
     fn read_at(&self, snapshot: Option<&str>, wanted: Option<Wanted<'_>>) -> Result<Read, StoreError> {
         let drawn = if snapshot.is_some() { 0 } else { BLOCK };
-        // A snapshot that begins has no number yet.
+        // The first read of a snapshot returns its number.
         let mut args = vec![drawn.to_string(), snapshot.unwrap_or_default().to_owned()];
         match wanted {
             None => args.push("moment".to_owned()),
@@ -214,7 +214,7 @@ fn read_from(reply: &Reply) -> Result<Read, StoreError> {
     for entry in log? {
         let (id, found) = entry.bytes().and_then(entry_from).ok_or_else(no_sense)?;
         let found = if found.is_empty() { None } else { Some(record_from(found)?.1) };
-        // The first entry has what the record was at the moment of the snapshot.
+        // The first entry of a record has its contents at the moment of the snapshot.
         before.entry(id).or_insert(found);
     }
     Ok(Read {
@@ -239,7 +239,7 @@ fn no_sense() -> StoreError {
     StoreError::Mismatch("the server returned something else".to_owned())
 }
 
-/// One moment. What has changed since is taken from the log of the server, which has the last 30 s.
+/// Snapshot. The earlier contents of records that have changed since come from the log on the server, which has the last 30 s.
 pub(super) struct RedisMoment<'s> {
     store: &'s RedisStore,
     now: Moment,

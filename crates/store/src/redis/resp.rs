@@ -1,11 +1,11 @@
 //! RESP, the protocol of Redis: writes commands, reads replies.
 //!
-//! Not the crate `redis`: its blocking connection does not show its descriptor, so a thread that listens for messages could not
-//! sleep on it together with anything else, and has no limit for a whole call. What is needed of the protocol is this file.
+//! Not the crate `redis`: its blocking connection has no descriptor to poll, which the thread that listens for messages needs, and
+//! no timeout for a whole call. This file is all that is needed of the protocol.
 
 use std::io::{self, BufRead, Read};
 
-/// A longer text is not one of ours.
+/// A longer text is refused: no reply of ours is as long.
 const LONGEST: usize = 512 * 1024 * 1024;
 
 /// What the server returned.
@@ -75,7 +75,7 @@ impl Reply {
     }
 }
 
-/// Adds a command to what is sent.
+/// Appends a command to the bytes to send.
 pub(super) fn put_command<A: AsRef<[u8]>>(to: &mut Vec<u8>, words: impl ExactSizeIterator<Item = A>) {
     to.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {

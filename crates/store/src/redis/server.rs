@@ -78,7 +78,7 @@ impl Server {
         &self.keys[place]
     }
 
-    /// Where it is.
+    /// The address, for another connection.
     pub(super) fn to(&self) -> &RedisAddress {
         &self.to
     }
@@ -96,12 +96,12 @@ impl Server {
         Ok(moment)
     }
 
-    /// What tells this store from the one that it was before a restart, a failover or a loss of all data.
+    /// The id of the incarnation. It changes with a restart, a failover or a loss of all data.
     pub(super) fn incarnation(&self) -> Option<String> {
         lock(&self.seen).clone()
     }
 
-    /// Calls a script that may run twice. If its connection breaks, or the server has forgotten the store, tries again.
+    /// Calls a script that may run twice. If its connection breaks, or the server has lost the store, tries again.
     pub(super) fn call(&self, script: Script, args: &[Vec<u8>]) -> Result<Reply, StoreError> {
         let called = self.retried(|| self.call_once(script, args)?.reply);
         called.map_err(|failure| self.explain(failure))
@@ -114,7 +114,7 @@ impl Server {
         Ok(self.run(known, command))
     }
 
-    /// Calls a script for an incarnation that is known from before.
+    /// Calls a script for an earlier incarnation.
     pub(super) fn call_as(
         &self,
         script: Script,
@@ -155,8 +155,8 @@ impl Server {
     }
 
     fn retried<T>(&self, call: impl Fn() -> Result<T, Failure>) -> Result<T, Failure> {
-        // A server that did not answer in time was waited for long enough.
-        let is_closed = |failure: &Failure| matches!(failure, Failure::Broken(_)) || failure.is_stranger();
+        // After a timeout there is no second try: this call has waited long enough.
+        let is_closed = |failure: &Failure| matches!(failure, Failure::Broken(_)) || failure.is_restarted();
         let mut called = call();
         for _ in 1..TRIES {
             if !called.as_ref().is_err_and(is_closed) {
@@ -178,10 +178,10 @@ impl Server {
         self.retried(|| self.connect()).map(|(known, _)| known)
     }
 
-    /// Opens a connection, teaches the server the scripts, and opens the store.
+    /// Opens a connection, loads the scripts into the server, and opens the store.
     fn connect(&self) -> Result<(Known, i64), Failure> {
         let broken = |failure: Failure| match failure {
-            // Nothing was asked for yet, so nothing was changed.
+            // No script has run yet, so nothing was changed.
             Failure::NoAnswer(span) => Failure::Connect(format!("no answer within {span:?}").into()),
             other => other,
         };
@@ -204,7 +204,7 @@ impl Server {
         Ok((Known { connection, incarnation, hashes: hashes.collect() }, moment))
     }
 
-    /// The command that opens the store. `has_forgotten`: the store has not the version that this process has seen.
+    /// The command that opens the store. `has_forgotten`: the store has an older version than this process has seen.
     fn opening(&self, has_forgotten: bool) -> Vec<String> {
         let mut open = vec!["EVAL".to_owned(), OPEN.to_owned(), self.keys.len().to_string()];
         open.extend(self.keys.iter().cloned());
@@ -214,7 +214,7 @@ impl Server {
         open
     }
 
-    /// Begins a new incarnation of the store, which has not the version that this process has seen.
+    /// Begins a new incarnation of the store, because it has an older version than this process has seen.
     pub(super) fn begin_anew(&self) -> Result<(), StoreError> {
         let replies = self.commands(&[self.opening(true)])?;
         let opened = replies.first().and_then(Reply::list).unwrap_or_default();
@@ -257,7 +257,7 @@ pub(super) fn prefix(project: &str) -> String {
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each value is replaced as a whole, so a panic elsewhere leaves it sound.
+    // Each value is replaced as a whole, so it is sound after a panic of another thread.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

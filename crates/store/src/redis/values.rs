@@ -1,4 +1,4 @@
-//! Records as the server has them: a head, by which a change is checked, and the bytes of the record.
+//! Records as values of Redis: a head, with which the script checks a change, and the bytes of the record.
 //!
 //! A value is `VERSION 0 HEAD BYTES`. The head is `RANK 0 LENGTH 0 KEYS`: no rank for a lease, and the keys of the record, with a
 //! zero byte between them. Keys have no zero bytes.
@@ -54,7 +54,7 @@ impl ChangeArgs {
     }
 }
 
-/// The head of a record: by it a change is checked.
+/// The head of a record, with which the script checks a change.
 fn head(record: &Found) -> Vec<u8> {
     let rank = match record {
         Found::Lease(_) => String::new(),

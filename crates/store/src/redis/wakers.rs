@@ -18,7 +18,7 @@ use crate::optimistic::TRIES;
 use crate::optimistic::listener::{Listener, WakeSender};
 use crate::{StoreError, Waker};
 
-/// After this long without a word the thread asks whether the server is still there.
+/// After this time without a message the thread sends a ping.
 const QUIET: Duration = Duration::from_secs(10);
 /// How soon a connection that failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -34,7 +34,7 @@ struct Shared {
     to: RedisAddress,
     limit: Duration,
     state: Mutex<State>,
-    /// A waker is heard, or the thread has failed to connect.
+    /// Signaled when a subscription is confirmed, or the thread has failed to connect.
     changed: Condvar,
 }
 
@@ -98,7 +98,7 @@ impl Wakers {
             }
         }
         drop(state);
-        // Dropping it takes the slot away again.
+        // Dropping it removes the slot.
         let subscription = Subscription { number, shared: Arc::clone(&self.shared) };
         if is_heard {
             return Ok(listener.keeping(subscription));
@@ -130,7 +130,7 @@ impl Drop for Wakers {
 }
 
 impl State {
-    /// Lets the thread look.
+    /// Wakes the thread, which then looks at the state.
     fn interrupt(&self) {
         // A full pipe interrupts as well.
         let _ = self.interrupt.as_ref().map(|interrupt| rustix::io::write(interrupt, b"!"));
@@ -158,7 +158,7 @@ impl Shared {
                 Ok(mut connection) => Failure::Broken(self.listen(&mut connection, interrupted)),
                 Err(failure) => failure,
             };
-            // Wake-ups may have been lost with the connection: every sleeper has to look.
+            // Wake-ups may have been lost with the connection: wakes every sleeper.
             let mut state = self.state();
             state.failure = Some(failure);
             state.slots.values_mut().for_each(|slot| slot.is_heard = false);
@@ -236,7 +236,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes a message of the server.
+    /// Handles a message of the server.
     fn note(&self, reply: &Reply, heard: &mut BTreeSet<String>) {
         let words = reply.list().unwrap_or_default();
         let text = |place: usize| words.get(place).and_then(Reply::text);
@@ -258,7 +258,7 @@ impl Shared {
         }
     }
 
-    /// The wakers of this channel hear every wake-up from now on.
+    /// Marks the wakers of a channel as subscribed: they get every wake-up from now on.
     fn confirm(&self, channel: &str) {
         let mut state = self.state();
         let mut is_new = false;

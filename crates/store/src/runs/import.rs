@@ -17,7 +17,7 @@ const PAGE: usize = 200;
 pub struct Import<'i> {
     /// The records of another store.
     pub from: &'i dyn RunRecords,
-    /// Makes a request of the other store one of this store: folders may be kept in another way.
+    /// Converts a request of the other store for this store: folders may be written differently.
     pub translate: &'i dyn Fn(Request) -> Request,
     /// Whether the records that this store has are removed first. Otherwise it has to be empty.
     pub replaces: bool,
@@ -52,7 +52,7 @@ pub(super) trait Filling {
     fn add_runs(&self, runs: &[(Run, Request)], hosts: &HashMap<RunId, String>) -> Result<(), StoreError>;
     fn add_events(&self, events: &[StoredEvent]) -> Result<(), StoreError>;
     fn set_auto_run(&self, auto_run: &AutoRun) -> Result<(), StoreError>;
-    /// Lets positions go on above this one.
+    /// Makes all later positions larger than this one.
     fn set_last_position(&self, position: u64) -> Result<(), StoreError>;
 
     fn requests_in_order(
@@ -105,7 +105,7 @@ pub(super) fn fill<F: Filling>(import: &Import<'_>, into: &F, address: &str) -> 
 struct Source<'i> {
     from: &'i dyn RunRecords,
     translate: &'i dyn Fn(Request) -> Request,
-    /// The same moment on both clocks.
+    /// The present moment on the clock of this store, and on that of the other one.
     here: Moment,
     there: Moment,
 }

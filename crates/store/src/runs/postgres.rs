@@ -88,7 +88,7 @@ impl PostgresRunStore {
         self.leases.call(|server| server.query(sql, params))
     }
 
-    /// Runs one statement that changes something and may be made twice. Others are told.
+    /// Runs one statement that changes something and may be made twice. Notifies the other processes.
     fn change(&self, sql: &str, params: Params<'_>) -> Result<(), StoreError> {
         self.query(sql, params)?;
         self.announce();
@@ -99,7 +99,7 @@ impl PostgresRunStore {
         self.announcer.announce(&self.leases.server);
     }
 
-    /// Remembers the clock of an answer: its columns `moment` and `wall`, which begin at `index`.
+    /// Sets the clock by an answer: its columns `moment` and `wall`, which begin at `index`.
     fn note(&self, row: &Row, index: usize) -> Result<Stamp, StoreError> {
         let (moment, unix_micros): (i64, i64) = (get(row, index)?, get(row, index + 1)?);
         self.leases.clock.move_to(moment);

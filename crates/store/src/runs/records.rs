@@ -105,19 +105,19 @@ pub struct Worker {
     pub heartbeat_at: Option<Moment>,
 }
 
-/// What became of the session of a worker that wanted to renew it.
+/// The outcome of the renewal of a worker's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Renewal {
     /// It is renewed.
     Renewed,
-    /// Somebody else has renewed it: a copy of the worker on a cloned machine.
+    /// Another process has renewed it: a copy of the worker on a cloned machine.
     Taken,
     /// There is no such worker: its session has ended, and it was removed.
     Gone,
 }
 
-/// The last auto-run of the queue. The queue's lease tells whether it is still going on.
+/// The last auto-run of the queue. It is still going on while the queue's lease is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoRun {
     /// The worker that executes it.

@@ -1,4 +1,4 @@
-//! A request as JSON. Times are in microseconds, and empty fields are left out.
+//! A request as JSON. Times are in microseconds; empty fields are omitted.
 
 use std::time::Duration;
 

@@ -90,7 +90,7 @@ impl SqliteRunStore {
         let write_lock = WriteLock::open(&lock_path).map_err(|error| failed("open", &lock_path, error))?;
         let path = folder.join("runs.db");
         let connection = schema::connect(&path)?;
-        // Another process may create the tables now, so everything but a yes is checked again under the lock.
+        // Another process may be creating the tables, so any other answer is checked again under the lock.
         if !matches!(schema::is_set_up(&connection, &path), Ok(true)) {
             let _alone = write_lock.lock().map_err(|error| StoreError::lock(&lock_path, error))?;
             if !schema::is_set_up(&connection, &path)? {

@@ -90,7 +90,7 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(|error| explain(path, error))?;
-    // Query plans do not depend on bound values, so they are made once.
+    // Query plans do not depend on bound values, so each is made once.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map_err(|error| explain(path, error))?;
@@ -188,7 +188,7 @@ pub(super) fn shorten_log(connection: &Connection, log: &File) -> rusqlite::Resu
     if log.metadata().map_or(0, |log| log.len()) < LONG_LOG {
         return Ok(());
     }
-    // Nobody waits for a reader here.
+    // A commit does not wait for readers.
     connection.busy_timeout(Duration::ZERO)?;
     let done = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     connection.busy_timeout(BUSY_PATIENCE)?;

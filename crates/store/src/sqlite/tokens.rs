@@ -22,7 +22,7 @@ use lockkeeper_platform::fs::{attribute, changed_at, open_private, open_to_read,
 use lockkeeper_platform::wall_clock::epoch_seconds;
 use lockkeeper_platform::write_lock::WriteLock;
 
-/// How many numbers one fsync is good for.
+/// How many numbers are given for each fsync.
 const BLOCK: u64 = 4096;
 /// Every write is this long, so that each replaces the one before.
 const LENGTH: usize = 128;
@@ -85,7 +85,7 @@ impl Tokens {
     /// Starts to draw numbers. `noted` is the limit in the database. The caller holds the write lock.
     pub(super) fn draw<'t>(&'t self, noted: u64, gate: &'t WriteLock) -> Result<Drawing<'t>, StoreError> {
         let state = self.read()?;
-        // If it cannot be read, it is not there.
+        // A copy that cannot be read counts as missing.
         let (in_gate, written_at) = gate.noted().unwrap_or_default();
         let known = noted.max(in_gate);
         let (last, limit) = match state {
@@ -199,7 +199,7 @@ impl Drawing<'_> {
         self.last
     }
 
-    /// Goes on above this number.
+    /// Makes all later numbers larger than this one.
     pub(super) fn raise(&mut self, above: u64) {
         if self.last < above {
             self.last = above;
@@ -223,7 +223,7 @@ impl Drawing<'_> {
         if moved {
             self.tokens.file.sync_data().map_err(|source| self.tokens.failed("sync", source))?;
         }
-        // Copies may be missing: the next number then comes from above all limits.
+        // If the copy is not written, the next number is larger than all limits.
         let _ = changed_at(&self.tokens.file).and_then(|at| self.gate.note(self.limit, at));
         self.kept = true;
         Ok((self.limit != self.noted).then_some(self.limit))

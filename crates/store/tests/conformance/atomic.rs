@@ -18,7 +18,7 @@ const ROUNDS: usize = 20;
 /// The record that is counted in.
 const COUNTER: LeaseId = LeaseId(1);
 
-/// Puts up a record to count in.
+/// Adds the record that is counted in.
 pub(super) fn put_counter(store: &dyn LeaseStore) {
     put(store, &[Change::AddLease(lease(COUNTER.0, "counter", &[name("counter")]))]);
 }
@@ -49,7 +49,7 @@ pub(super) fn one_of_many_finds_it_free(harness: &dyn Harness) {
     one_of_many(harness, &|_| name("db"));
 }
 
-/// What each would take is filed under another key, and all of them are within range of each other.
+/// The records have different keys, and each key range contains all of them.
 pub(super) fn one_of_many_finds_the_folder_free(harness: &dyn Harness) {
     one_of_many(harness, &|number| path(&"src/**".replace("src", &"src/".repeat(number + 1))));
 }
@@ -74,7 +74,8 @@ fn one_of_many(harness: &dyn Harness, target: &(dyn Fn(usize) -> Target + Sync))
     }
 }
 
-/// Who sees a holder gets in line, who leaves looks for the line: nobody may stay in line for nothing.
+/// One decision adds a ticket because it has read a lease. Another one removes the lease and the tickets that it has read. No
+/// ticket may remain without a lease.
 pub(super) fn nobody_waits_for_what_was_removed(harness: &dyn Harness) {
     let place = harness.place();
     let store = place.open();
@@ -152,7 +153,7 @@ pub(super) fn fill(records: &mut dyn Records<StoreError>) -> Vec<Change> {
     ]
 }
 
-/// Runs the same at once in many threads, each with the store opened for itself.
+/// Runs `work` in many threads at the same time, each with its own connection to the store.
 fn crowd(place: &Place, work: impl Fn(&dyn LeaseStore, usize) + Sync) {
     let start = Barrier::new(THREADS);
     thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! Random changes, made to a backend and to the strict double: both take or refuse the same, and show the same.
+//! Random changes, made to a backend and to the store in memory: both accept or refuse the same changes, and return the same
+//! records.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ fn target(number: usize) -> Target {
 #[derive(Clone, Debug)]
 enum Kind {
     Add,
-    /// Adds under the same id whatever is there.
+    /// Adds a record without a look whether its id is in use.
     AddBlindly,
     Update,
     Remove,
@@ -54,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-/// The change that a step comes to, given what is there.
+/// The change that a step makes, given the records.
 fn change(step: &Step, held: Option<Lease>, waits: Option<Ticket>) -> Option<Change> {
     let mut targets: Vec<Target> = Vec::new();
     for number in &step.targets {
@@ -88,7 +89,7 @@ fn change(step: &Step, held: Option<Lease>, waits: Option<Ticket>) -> Option<Cha
     }
 }
 
-/// Runs one decision of several steps, each over what the steps before it made. Returns whether it was committed.
+/// Runs one decision of several steps; each step sees the changes of the steps before it. Returns whether it was committed.
 fn run(store: &dyn LeaseStore, steps: &[Step]) -> bool {
     let mut transaction = store.begin().unwrap();
     let (leases, tickets) = transaction.all().unwrap();
@@ -112,7 +113,7 @@ fn run(store: &dyn LeaseStore, steps: &[Step]) -> bool {
     transaction.commit(changes, &[]).is_ok()
 }
 
-/// Makes the same decisions in a store of this backend and in the strict double.
+/// Makes the same decisions in a store of this backend and in the store in memory.
 fn agree(
     backend: &dyn Harness<dyn LeaseStore>,
     decisions: &[Vec<Step>],
@@ -147,7 +148,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn sqlite_and_its_double_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
+    fn sqlite_and_memory_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
         agree(&SQLITE, &decisions, place)?;
     }
 }
@@ -156,7 +157,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn postgres_and_its_double_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
+    fn postgres_and_memory_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
         match POSTGRES.lacks() {
             None => agree(&POSTGRES, &decisions, place)?,
             Some(what) => skip(what),
@@ -164,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn redis_and_its_double_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
+    fn redis_and_memory_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
         match REDIS.lacks() {
             None => agree(&REDIS, &decisions, place)?,
             Some(what) => skip(what),
@@ -172,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn etcd_and_its_double_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
+    fn etcd_and_memory_agree(decisions in decisions(), place in (-4..4i64, 0..7u64)) {
         match ETCD.lacks() {
             None => agree(&ETCD, &decisions, place)?,
             Some(what) => skip(what),

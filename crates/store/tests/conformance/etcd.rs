@@ -1,4 +1,4 @@
-//! What only etcd has: limits of a transaction, and a clock that may begin anew.
+//! What only etcd has: limits of a transaction, and a clock whose count may start again.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn place() -> Option<Box<dyn Place<dyn LeaseStore>>> {
     }
 }
 
-/// More operations than a transaction of etcd has go into transactions within it.
+/// If a transaction of etcd has too many operations, they go into nested transactions.
 #[test]
 fn a_decision_about_hundreds_of_leases_is_one_commit() {
     let Some(place) = place() else { return };
@@ -66,9 +66,9 @@ fn a_very_deep_path_is_found() {
     assert_eq!(found.unwrap(), 1);
 }
 
-/// Invariant 3. As after the election of a leader, which counts anew: the store's clock does not go back, and goes on.
+/// Invariant 3. After the election of a leader the count starts again: the store's clock does not go back, and continues.
 #[test]
-fn the_clock_goes_on_when_the_count_begins_anew() {
+fn the_clock_goes_on_when_the_count_starts_again() {
     let Some(place) = place() else { return };
     let Ok(server) = std::env::var("LOCKKEEPER_TEST_ETCD") else { return };
     let moment = |store: &dyn LeaseStore| decide(store, |records| Ok((Vec::new(), records.now()))).unwrap();
@@ -78,7 +78,7 @@ fn the_clock_goes_on_when_the_count_begins_anew() {
     let mut revoke = Command::new("etcdctl");
     revoke.env("ETCDCTL_API", "3").args(["--endpoints", &server, "lease", "revoke", "6c6f636b6b656570"]);
     match revoke.output() {
-        // Another test may have been first.
+        // Another test may have revoked the lease at the same time.
         Ok(_) => {}
         Err(error) => return skip(&format!("the program etcdctl: {error}")),
     }

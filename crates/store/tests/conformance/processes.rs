@@ -1,4 +1,4 @@
-//! The same promises between processes: the test program starts itself again as another user of the store.
+//! The same contract between processes: the test program starts itself again as another user of the store.
 
 use lockkeeper_testing::Started;
 
@@ -8,7 +8,7 @@ use super::{Harness, backends, decide, everything, other_process};
 const ROUNDS: usize = 25;
 const PROCESSES: usize = 4;
 
-/// Not a test of its own: what the other processes do.
+/// Not a test of its own: the main function of the other processes.
 #[test]
 #[ignore = "other tests start it"]
 fn other_process() {

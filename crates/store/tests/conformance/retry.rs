@@ -1,4 +1,4 @@
-//! What the engine decides may run more than once: only the last run counts.
+//! A decision of the engine may run more than once: only the last run counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use lockkeeper_engine::{Engine, MachineProbe};
 use lockkeeper_platform::{origin, process};
 use lockkeeper_store::LeaseStore;
 
-/// An engine over `store`, in which this process stands for everybody.
+/// An engine on a store. This process is the holder of all leases.
 struct World {
     engine: Engine,
     _folder: TempDir,
@@ -73,7 +73,7 @@ impl World {
         act(&self.engine, lease)
     }
 
-    /// Who holds and who waits, with no numbers in it.
+    /// All leases and tickets, without numbers.
     fn told(&self) -> Vec<String> {
         let listing = self.engine.listing().unwrap();
         let resources = |claim: &Claim| {
@@ -92,7 +92,7 @@ impl World {
     }
 }
 
-/// One history with every kind of decision in it.
+/// A history with every kind of decision. Returns the records after each step.
 fn history(world: &World) -> Vec<Vec<String>> {
     use Mode::{Exclusive, Shared};
     let mut told = Vec::new();
@@ -147,7 +147,7 @@ pub(super) fn decisions_may_run_twice(harness: &dyn Harness) {
     assert_eq!(history(&once), history(&twice));
 }
 
-/// Somebody takes it between the first run and the second.
+/// Another owner acquires the name between the first run and the second.
 pub(super) fn only_the_last_run_counts(harness: &dyn Harness) {
     let place = harness.place();
     let other = World::over(Box::new(Runs::once(place.open())));

@@ -33,7 +33,7 @@ fn stamp_of(records: &mut dyn Records<StoreError>, id: u64) -> Result<i64, Store
     Ok(records.lease(LeaseId(id))?.expect("it is there").heartbeat_at.as_micros())
 }
 
-/// The pair changes together while a look lies between its halves.
+/// Both records of a pair change in one commit, between two reads of a snapshot.
 pub(super) fn one_moment_is_seen(harness: &dyn Harness) {
     let place = harness.place();
     let store = place.open();

@@ -1,4 +1,4 @@
-//! What this backend does and no other.
+//! What only SQLite does.
 
 use lockkeeper_core::records::Change;
 use tempfile::TempDir;
@@ -16,7 +16,7 @@ fn store() -> (TempDir, SqliteStore) {
     (folder, store)
 }
 
-/// What was long once, in a crowd, is not read as a whole by every later command.
+/// A log that got long under load does not slow every later command, which reads the whole log.
 #[test]
 fn a_long_log_gets_short_again() {
     let (folder, store) = store();

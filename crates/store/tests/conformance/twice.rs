@@ -1,4 +1,4 @@
-//! A store that runs every decision twice, as an optimistic one does whose first attempt came too late.
+//! A store that runs every decision twice, like an optimistic store whose first commit finds a change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use lockkeeper_store::{Commit, LeaseStore, StoreError, Transaction, Waker};
 /// What happens between the two runs.
 pub(super) type Interlude = Box<dyn Fn() + Send + Sync>;
 
-/// A store that is shared with others. It may tell every second transaction that a record has changed.
+/// A store whose every second transaction may find that a record has changed.
 pub(super) struct Runs {
     inner: Arc<dyn LeaseStore>,
     between: Option<Interlude>,
@@ -114,7 +114,7 @@ impl Transaction for TooLate<'_> {
     }
 }
 
-/// Another backend, each decision twice.
+/// A backend that runs each decision of another backend twice.
 pub(super) struct Retrying<H> {
     pub(super) name: &'static str,
     pub(super) inner: H,

@@ -25,7 +25,7 @@ fn is_woken(waker: &dyn Waker, within: Duration) -> bool {
     poll::wait(&[waker.as_fd()], Some(within)).unwrap().any()
 }
 
-/// Forgets wake-ups. One without a reason now and then is allowed, but they have to end.
+/// Clears wake-ups. Some without a reason are allowed, but they have to stop.
 fn clear(waker: &dyn Waker) {
     let quiet = (0..10).any(|_| {
         waker.receive();

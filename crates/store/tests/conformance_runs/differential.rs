@@ -1,4 +1,4 @@
-//! One random history on two backends: both give the same answers, and show the same.
+//! One random history on two backends: both return the same answers and the same records.
 
 use lockkeeper_core::id::{HolderId, RunId};
 use lockkeeper_core::record::Priority;

@@ -118,7 +118,7 @@ pub(super) fn it_goes_on_above_what_was_copied(harness: &dyn Harness) {
     for (run, request) in &claimed {
         apply(&*into, end_of(&*into, run, request, SUCCESS));
     }
-    // The requests that came after them can run now.
+    // The requests that depend on them can run now.
     let ready = into.snapshot().unwrap().queue_head(9).unwrap();
     assert_eq!(ready.len(), 3, "{ready:?}");
     let known = try_submit(&*into, &[Request { key: Some("nightly".to_owned()), ..request("x") }], None);
@@ -151,7 +151,7 @@ pub(super) fn a_store_with_records_is_refused(harness: &dyn Harness) {
     execute(&*into, &request("mine"), SUCCESS);
     let refused = import(&from, &*into, false);
     assert!(matches!(refused, Err(StoreError::NotEmpty { .. })), "{refused:?}");
-    // Positions were used there, although nothing is left.
+    // Positions were used there, although all records are removed.
     into.prune(i64::MAX).unwrap();
     let refused = import(&from, &*into, false);
     assert!(matches!(refused, Err(StoreError::NotEmpty { .. })), "{refused:?}");

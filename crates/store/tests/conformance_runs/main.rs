@@ -65,7 +65,7 @@ macro_rules! conformance_tests {
                 submit: every_field_comes_back, a_batch_enters_together_or_not_at_all, one_of_many_submits_a_key,
                     the_queue_limit_holds_for_many, a_refusal_is_recorded, one_of_many_queues_the_next_run,
                     a_new_run_needs_the_expected_latest_run;
-                replace: an_ended_request_gets_a_new_run, a_queued_run_makes_way, a_request_that_runs_is_left_alone,
+                replace: an_ended_request_gets_a_new_run, a_queued_run_is_replaced, a_request_that_runs_is_left_alone,
                     a_new_id_is_submitted, dependencies_are_replaced, a_cycle_over_other_requests_is_refused,
                     a_full_queue_takes_no_more, many_replace_at_once;
                 moves: every_state_comes_back, no_update_is_lost, one_of_many_claims_a_run,

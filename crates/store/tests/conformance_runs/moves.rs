@@ -76,7 +76,7 @@ pub(super) fn no_update_is_lost(harness: &dyn Harness) {
     assert_eq!(numbers, (1..=claimed.version + THREADS * ROUNDS).collect::<Vec<_>>());
 }
 
-/// Records a message in a run, however often others change the run in between.
+/// Records a message in a run, with retries while others change the run.
 pub(super) fn ask(store: &dyn RunStore, id: &RunId, message: &str) {
     let mut current = run(store, id);
     loop {

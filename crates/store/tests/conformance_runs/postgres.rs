@@ -1,4 +1,4 @@
-//! What this backend does and no other: several programs make the tables, and a newer schema.
+//! What only PostgreSQL does: several programs make the tables at the same time, and a newer schema is refused.
 
 use std::thread;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn a_newer_schema_is_refused() {
 
 /// Invariant 1. Two machines that are clones of each other have one worker: the second one loses the compare-and-set.
 #[test]
-fn a_session_is_renewed_by_the_one_who_renewed_it_last() {
+fn only_the_last_renewer_renews_a_session() {
     let Some(database) = Database::new() else { return skip(NEEDED) };
     let store = open(&database).unwrap();
     let session = Ttl::new(Duration::from_secs(30)).unwrap();
@@ -71,7 +71,7 @@ fn a_session_is_renewed_by_the_one_who_renewed_it_last() {
     let renew = |expected: &[i64], beat| store.renew_worker(&registered.id, expected, beat).unwrap();
     assert_eq!(renew(&[5], 6), Renewal::Renewed);
     assert!(found().heartbeat_at >= first.heartbeat_at && first.heartbeat_at.is_some());
-    // The clone still has the number from before.
+    // The clone still has the earlier number.
     assert_eq!(renew(&[5], 7), Renewal::Taken);
     // One of the two may have been written by a call without an answer.
     assert_eq!(renew(&[8, 6], 9), Renewal::Renewed);
@@ -79,7 +79,7 @@ fn a_session_is_renewed_by_the_one_who_renewed_it_last() {
     assert_eq!(renew(&[9], 10), Renewal::Gone);
 }
 
-/// What one engine has kept comes back as it was, also the machines of runs and large positions.
+/// Records survive a move to another backend and back, also the machines of runs and large positions.
 #[test]
 fn records_go_from_sqlite_to_a_server_and_back() {
     let Some(database) = Database::new() else { return skip(NEEDED) };

@@ -1,4 +1,4 @@
-//! The same promises between processes: the test program starts itself again as another user of the store.
+//! The same contract between processes: the test program starts itself again as another user of the store.
 
 use lockkeeper_testing::Started;
 
@@ -9,7 +9,7 @@ use super::{Harness, backends, other_process};
 const ROUNDS: u32 = 25;
 const PROCESSES: u32 = 4;
 
-/// Not a test of its own: what the other processes do.
+/// Not a test of its own: the main function of the other processes.
 #[test]
 #[ignore = "other tests start it"]
 fn other_process() {
@@ -60,6 +60,6 @@ pub(super) fn a_killed_process_leaves_whole_records(harness: &dyn Harness) {
         assert_eq!(events.last().unwrap().to, run.status().as_str());
     }
     assert_eq!(store.examine(true).unwrap().flaws, [""; 0]);
-    // Others go on.
+    // Other processes can still use the store.
     execute(&*store, &request("after"), SUCCESS);
 }

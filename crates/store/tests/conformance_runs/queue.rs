@@ -79,7 +79,7 @@ pub(super) fn the_next_due_moment_is_known(harness: &dyn Harness) {
     assert!(due().is_some() && due() == waiting.retry_at());
     let late = submit(&*store, &Request { queue_timeout: Some(Duration::ZERO), ..request("late") });
     assert_eq!(due(), late.give_up_at());
-    // An attempt that was due before the look does not wait for time.
+    // An attempt that was due before `looked_at` does not wait for time.
     let at_once = request_with_retries("at-once", 1);
     let claimed = claim(&*store, &submit(&*store, &at_once));
     let waiting_too = apply(&*store, end_of(&*store, &claimed, &at_once, FAILURE));

@@ -61,11 +61,11 @@ pub(super) fn an_ended_request_gets_a_new_run(harness: &dyn Harness) {
     assert_eq!(records.run(&ended.id).unwrap(), Some(ended), "an ended run never changes");
     assert_eq!(records.queue_head(9).unwrap(), [replaced.run]);
     drop(records);
-    // The key belongs to nothing any more.
+    // No request has the key any more.
     submit(&*store, &Request { key: Some("key".to_owned()), ..request("b") });
 }
 
-pub(super) fn a_queued_run_makes_way(harness: &dyn Harness) {
+pub(super) fn a_queued_run_is_replaced(harness: &dyn Harness) {
     let (_place, store) = store(harness);
     let old = submit(&*store, &request("a"));
     let replaced = replace(&*store, &other());

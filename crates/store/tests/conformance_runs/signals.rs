@@ -1,4 +1,4 @@
-//! Signals: a process that sleeps learns of every change.
+//! Signals: every change wakes a process that sleeps.
 
 use lockkeeper_platform::poll;
 use lockkeeper_store::runs::ChangeSignal;
@@ -7,7 +7,7 @@ use lockkeeper_testing::until;
 use super::sample::{SUCCESS, claim, execute, finish, request, store, submit};
 use super::{Harness, LIMIT};
 
-/// Whether a signal came. A backend that cannot signal is polled, and has nothing to promise.
+/// Whether a signal came. True for a backend that cannot signal: its users poll.
 fn is_signaled(signal: &dyn ChangeSignal) -> bool {
     let Some(descriptor) = signal.as_fd() else { return true };
     poll::wait(&[descriptor], Some(LIMIT)).unwrap().contains(0)

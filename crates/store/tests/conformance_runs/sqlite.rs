@@ -1,4 +1,4 @@
-//! What this backend does and no other: impossible rows, and another boot.
+//! What only SQLite does: impossible rows, and another boot.
 
 use lockkeeper_store::{RunStore, SqliteRunStore, StoreError};
 use rusqlite::Connection;
@@ -39,7 +39,7 @@ fn an_impossible_row_is_reported_and_never_replaced() {
     }
 }
 
-/// The monotonic clock starts again with a boot. What is left of a timeout stays.
+/// The monotonic clock starts again with a boot. The rest of a timeout stays the same.
 #[test]
 fn timestamps_of_open_runs_move_onto_the_clock_of_another_boot() {
     let (folder, store) = store();

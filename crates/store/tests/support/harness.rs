@@ -13,7 +13,7 @@ pub trait Harness<S: ?Sized>: Sync {
     /// A place with no store in it. It is cleared when it is dropped.
     fn place(&self) -> Box<dyn Place<S>>;
 
-    /// What has to be there for the tests, if it is not there.
+    /// What the tests need and do not find, if anything.
     fn lacks(&self) -> Option<&'static str> {
         None
     }
@@ -22,7 +22,7 @@ pub trait Harness<S: ?Sized>: Sync {
     fn open(&self, address: &str) -> Arc<S>;
 }
 
-/// Leaves a test out, so that it can be seen. In CI nothing may be left out.
+/// Skips a test and says so. In CI it fails instead.
 pub fn skip(what: &str) {
     assert!(std::env::var_os("CI").is_none_or(|value| value != "true"), "missing: {what}");
     println!("SKIPPED: needs {what}");
@@ -30,7 +30,7 @@ pub fn skip(what: &str) {
 
 /// Where one store is.
 pub trait Place<S: ?Sized>: Send + Sync {
-    /// Opens the store as one more user of it.
+    /// Opens the store for one more user.
     fn open(&self) -> Arc<S>;
 
     /// The address by which another process opens it; none for a backend of one process.

@@ -13,7 +13,7 @@ pub const NEEDED: &str = "a PostgreSQL server in LOCKKEEPER_TEST_POSTGRES (scrip
 /// A backend whose stores are projects on a server.
 pub struct OnServer<S: ?Sized> {
     pub name: &'static str,
-    /// The environment variable that names the server, and what to say where it is not set.
+    /// The environment variable that names the server, and the message if it is not set.
     pub server: (&'static str, &'static str),
     /// Opens the store of a project on a server.
     pub open: fn(&str, &str) -> Arc<S>,

@@ -8,7 +8,7 @@ const ROLE: &str = "LOCKKEEPER_CONFORMANCE_ROLE";
 const BACKEND: &str = "LOCKKEEPER_CONFORMANCE_BACKEND";
 const ADDRESS: &str = "LOCKKEEPER_CONFORMANCE_ADDRESS";
 
-/// What such a process was given: its role, the name of its backend, and the address of the store.
+/// The arguments of such a process: its role, the name of its backend, and the address of the store.
 pub fn given() -> (String, String, String) {
     let variable = |name| std::env::var(name).unwrap();
     (variable(ROLE), variable(BACKEND), variable(ADDRESS))
@@ -33,7 +33,7 @@ pub fn start(backend: &str, address: &str, role: &str, says: &str) -> Started {
 
 /// Says a word to the process that started this one.
 pub fn say(word: &str) {
-    // The test runner writes no end of line before a test.
+    // The test runner has written the name of the test on this line.
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{word}").unwrap();
     out.flush().unwrap();

@@ -7,9 +7,9 @@ use lockkeeper_testing::{Dice, ServerProxy};
 use super::harness::{Harness, Place};
 use super::on_server::OnServer;
 
-/// About one message of this number breaks its connection.
+/// One message in about this many breaks its connection.
 const OFTEN: u64 = 20;
-/// How often connections break after a store was opened. A call is tried once more than that, so it never sees its last break.
+/// How often connections break after a store was opened. A call has one try more than that, so its last try always succeeds.
 const MOST: usize = 2;
 
 /// A backend on a server, behind a proxy that breaks connections at random messages. The environment variable

@@ -9,7 +9,7 @@ if about[1] ~= ARGV[1] then
 end
 local last_wall = tonumber(about[2])
 local ahead = tonumber(about[3])
--- The store's clock stands still where the server's clock was set back, until the next commit.
+-- While the server's clock is behind an earlier reading, the store's clock stands still, until the next commit.
 local moment = math.max(wall, last_wall) + ahead
 local number = math.max(tonumber(about[4]), moment)
 
@@ -32,7 +32,7 @@ local function call_with(command, key, list)
     return results
 end
 
--- The versions of parts. One that has no record has the version of the last part that went, among those with the same hash.
+-- The versions of parts. A part without a record has the version of the last part with the same hash that lost its last record.
 local function versions_of(parts)
     local versions = call_with('HMGET', KEYS[4], parts)
     for place = 1, #parts do

@@ -1,10 +1,10 @@
 -- Makes the changes of a decision if what it read is unchanged. Returns 'made' or 'changed', the moment, and the new version.
 --
--- ARGV: 2 the moment and 3 the number of this decision, for settle.lua; 4 since when the store remembered, if it was read; 5 the highest version, if
--- everything was read. Then lists, each after its length: parts that were read with their versions, records that were read by id
--- with their versions, parts that are written, changes, and messages with their channels.
--- A change is an id, the head that the record has before or nothing, the new record or nothing, keys that are added, and keys that
--- are removed. Nothing is written before everything is checked: a script that fails is not undone.
+-- ARGV: 2 the moment and 3 the number of this decision, for settle.lua; 4 since when the store has lost nothing, as it was read;
+-- 5 the highest version, if everything was read. Then lists, each after its length: parts that were read with their versions,
+-- records that were read by id with their versions, parts that are written, changes, and messages with their channels. A change
+-- is an id, the head that the record has before or nothing, the new record or nothing, keys that are added, and keys that are
+-- removed. Nothing is written before everything is checked: a script that fails is not undone.
 local at = 6
 local function take()
     at = at + 1
@@ -18,7 +18,7 @@ local function take_list()
     return list
 end
 
--- A decision that is so old may have been given up so long ago that nobody remembers.
+-- A decision of this age is refused: its client may have given it up, and the note of that may have expired.
 if moment - tonumber(ARGV[2]) > 30000000 or redis.call('ZSCORE', KEYS[7], 'x' .. ARGV[3]) then
     return { 'changed', moment }
 end

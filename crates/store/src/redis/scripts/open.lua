@@ -1,4 +1,4 @@
--- Opens a store, and begins a new incarnation of it where the server may have forgotten something.
+-- Opens a store. Begins a new incarnation of it if the server may have lost something.
 --
 -- ARGV: 1 the version of the format, 2 the incarnation that the client knew, or nothing, 3 '1' if the client has seen a version
 -- that the store does not have. Returns the incarnation and the moment.
@@ -7,7 +7,7 @@ local wall = time[1] * 1000000 + time[2]
 local server = redis.call('INFO', 'server')
 local replication = redis.call('INFO', 'replication')
 local was_replica = not string.find(replication, 'second_repl_offset:-1', 1, true)
--- A master that was a replica in between has the same run id.
+-- A master that was a replica for some time keeps its run id.
 local run = string.match(server, 'run_id:(%x+)')
 if was_replica then
     run = run .. ':' .. string.match(replication, 'master_replid:(%x+)')
@@ -23,8 +23,8 @@ if about[1] == run and ARGV[3] ~= '1' then
     return { about[2], moment }
 end
 
--- Since when the store remembers everything. Before a mere start, the server answered nobody. A replica that was promoted, a store
--- that was emptied under a client, and a server from which somebody deleted everything may have forgotten leases until now.
+-- Since when the store has lost nothing. After a plain restart: since the start, because the server answered no client before it.
+-- A promoted replica, a store that was emptied while a client used it, and a server that was flushed may have lost leases until now.
 local since = moment
 if about[1] then
     if not was_replica and ARGV[3] ~= '1' then

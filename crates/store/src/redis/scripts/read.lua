@@ -2,8 +2,8 @@
 --
 -- ARGV: 2 how many numbers, 3 the number of the snapshot or nothing, 4 what: 'moment', 'all', 'one' or 'in'. For one: the id. For
 -- in: how many parts, the parts, the ends of a range of keys or nothing twice, and keys.
--- Returns the moment, since when the store remembers, its version, the last number before those that were drawn, versions, records, and of a snapshot what records were
--- before they changed, oldest first.
+-- Returns the moment, since when the store has lost nothing, its version, the last number before those that were drawn, versions,
+-- records, and for a snapshot the earlier contents of records that have changed, oldest first.
 local drawn = tonumber(ARGV[2])
 if drawn > 0 then
     redis.call('HSET', KEYS[1], 'number', text(number + drawn))

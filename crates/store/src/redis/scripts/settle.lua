@@ -1,5 +1,5 @@
--- Tells whether a decision was committed. If it was not, it never will be: the server may still have to read it from a connection
--- that broke. Returns 'made', 'not made' or 'unknown', and the moment.
+-- Returns whether a decision was committed: 'made', 'not made' or 'unknown', and the moment. A decision that was not made is marked,
+-- so that it never will be: the server may still read it from a broken connection.
 --
 -- ARGV: 2 the moment and 3 the number of the decision.
 if moment - tonumber(ARGV[2]) > 60000000 then

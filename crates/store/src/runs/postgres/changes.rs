@@ -25,7 +25,7 @@ fn channel(project: i32) -> String {
     format!("lockkeeper_runs_{project}")
 }
 
-/// Tells the other processes that something has changed. It never waits.
+/// Notifies the other processes of changes. It never waits.
 pub(super) struct Announcer {
     channel: String,
     state: Arc<Mutex<Announced>>,
@@ -33,7 +33,7 @@ pub(super) struct Announcer {
 
 #[derive(Default)]
 struct Announced {
-    /// A notification is on its way and was not sent yet: it tells of the next change, too.
+    /// Whether a notification is planned and not yet sent: it covers the next change, too.
     is_pending: bool,
     /// When the last one was sent.
     last: Option<Instant>,
@@ -67,7 +67,7 @@ fn lock(state: &Mutex<Announced>) -> MutexGuard<'_, Announced> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Subscribes to the changes of a project. When it returns, every change from now on is heard.
+/// Subscribes to the changes of a project. When it returns, every change from now on is notified.
 pub(super) fn subscribe(server: &Server, project: i32) -> Result<Box<dyn ChangeSignal>, StoreError> {
     let failed = |source| StoreError::Io {
         action: "listen to changes of",
@@ -84,7 +84,7 @@ pub(super) fn subscribe(server: &Server, project: i32) -> Result<Box<dyn ChangeS
 }
 
 /// Passes notifications on to a pipe. Connects again when the connection breaks, and wakes the sleeper once: changes in
-/// between were not heard.
+/// between were not notified.
 async fn listen(
     mut listening: (Client, UnboundedReceiver<Notification>),
     reconnection: Reconnection,

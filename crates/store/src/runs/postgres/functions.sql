@@ -1,11 +1,11 @@
 -- The functions of the server. The rules of runs are not here: they are in the program. The functions write what the program has
 -- decided, if the runs still have the versions that it read.
 --
--- They use the indexes: a plan of theirs may be older than most rows. Such plans look costly, so that the server would compile them (JIT)
--- each time.
+-- Their plans may be older than most rows, so sequential scans are off. Such plans look costly to the server, which would compile
+-- them each time, so JIT is off, too.
 --
--- Transactions that wait for each other do it in one order: names of a submission, requests, runs, and the log of events last.
--- Who holds the log waits for nothing but its own commit.
+-- All transactions lock in the same order, so there is no deadlock: names of a submission, requests, runs, and the log of events
+-- last. A transaction that holds the lock of the log waits only for its own commit.
 
 -- A run moves only as the table of moves allows, and its claim number never gets smaller.
 CREATE FUNCTION lockkeeper_runs.refuse_move() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -38,7 +38,8 @@ CREATE TYPE lockkeeper_runs.new_event AS (
     message text
 );
 
--- Waits for the transactions that use the same names, in one order. Names share 1,024 locks, so that a large submission finds enough.
+-- Waits for the transactions that use the same names, in one order. Names share 1,024 locks, so that a large submission does not
+-- exceed the server's limit of locks.
 CREATE FUNCTION lockkeeper_runs.lock_names(of_project integer, names text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     hash integer;
@@ -60,7 +61,7 @@ BEGIN
 END
 $$;
 
--- Counts again what the requests wait for that depend on this one, and whether their runs can be claimed.
+-- For the requests that depend on this one: counts their open dependencies again, and sets whether their runs can be claimed.
 CREATE FUNCTION lockkeeper_runs.settle(of_project integer, of_request bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     dependents bigint[] := ARRAY(SELECT request FROM lockkeeper_runs.dependency WHERE after = of_request);
@@ -68,7 +69,7 @@ BEGIN
     IF dependents = '{}' THEN
         RETURN;
     END IF;
-    -- Again, for a dependency that was added since the first look.
+    -- Again, for a dependency that was added since the first query.
     PERFORM FROM lockkeeper_runs.request WHERE project = of_project AND seq = ANY (dependents) ORDER BY seq FOR NO KEY UPDATE;
     UPDATE lockkeeper_runs.request AS later SET unmet = (
         SELECT count(*) FROM lockkeeper_runs.dependency
@@ -83,8 +84,8 @@ BEGIN
 END
 $$;
 
--- Writes the next records of runs, in their order, each if the run has the version before. Says for each whether it was written,
--- by this call or by the same call before.
+-- Writes the next records of runs, in their order, each only if the run has the version before it. Returns for each whether it
+-- was written, by this call or by an earlier try of it.
 CREATE FUNCTION lockkeeper_runs.move(of_project integer, of_call bigint, list text) RETURNS boolean[] LANGUAGE plpgsql
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -238,7 +239,7 @@ CREATE FUNCTION lockkeeper_runs.append(of_project integer, of_call bigint, list 
 RETURNS void LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     now_wall bigint;
-    -- A standby that was promoted and had not yet seen the latest positions goes on above them.
+    -- A promoted standby that had not yet received the latest positions continues above them.
     timeline bigint := ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint << 40;
 BEGIN
     IF NOT (true = ANY (applied)) THEN
@@ -258,7 +259,7 @@ BEGIN
         JOIN lockkeeper_runs.run ON run.project = of_project AND run.id = event.run
         WHERE applied[item.place] ORDER BY item.place
     ) AS appended
-    -- The same call before.
+    -- An earlier try of the same call has written it.
     ON CONFLICT (run, seq) DO NOTHING;
     now_wall := lockkeeper.wall();
     UPDATE lockkeeper.clock SET ahead = ahead + greatest(0, last - now_wall), last = now_wall
@@ -277,8 +278,8 @@ FROM lockkeeper_runs.run
 JOIN lockkeeper_runs.request ON request.project = run.project AND request.seq = run.request;
 
 -- Locks the next runs that can be claimed, at most `how_many`: the first of the queue that nobody else is claiming. A strict claim
--- ends before the first run that needs a lease, and due attempts come first among runs of the same priority. The same call before,
--- whose connection broke, has to be over: it holds the locks of the runs.
+-- ends before the first run that needs a lease, and due attempts come first among runs of the same priority. An earlier try
+-- of the same call whose connection broke has to be over: it holds the locks of the runs.
 CREATE FUNCTION lockkeeper_runs.take(of_project integer, of_call bigint, now_moment bigint, how_many integer, is_strict boolean)
 RETURNS SETOF lockkeeper_runs.record LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -316,7 +317,7 @@ BEGIN
     END IF;
     RETURN QUERY SELECT * FROM lockkeeper_runs.record WHERE project = of_project AND seq = ANY (taken);
     IF is_strict THEN
-        -- The first runs that need a lease, where the claim ends. Mostly there are none, which the narrow index shows.
+        -- The claim ends at the first run that needs a lease. Mostly there is none, and a partial index shows that.
         barriers := ARRAY(
             SELECT seq FROM lockkeeper_runs.run
             WHERE project = of_project AND retry_at <= now_moment AND ready = 1 AND wish <> ''

@@ -21,9 +21,9 @@ use crate::runs::columns::{Columns, limit_of, stored_status};
 use crate::runs::import::{Filling, fill};
 use crate::runs::{AutoRun, Import, Imported, RunRecords, StoredEvent, StoredRequest, spec};
 
-/// Nobody else submits, moves or claims anything in the project until the commit.
+/// Takes the lock of the log: no other transaction submits, moves or claims anything in the project until the commit.
 const OWN_EVENTS: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1::integer || ' events', 0))";
-/// Tables that were just filled look small to the server.
+/// Planner settings: the server has no statistics yet of tables that were just filled.
 const PLANS: &str = "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)";
 
 impl PostgresRunStore {
@@ -307,7 +307,7 @@ impl Filling for Project<'_> {
         added.map(|_| ())
     }
 
-    /// A little further, since other projects draw positions meanwhile.
+    /// Adds a margin, because other projects draw positions at the same time.
     fn set_last_position(&self, position: u64) -> Result<(), StoreError> {
         let position = position.cast_signed();
         if position == 0 {

@@ -5,7 +5,7 @@ use super::rows::param;
 use super::snapshot::Snapshot;
 use crate::StoreError;
 
-/// Removes all requests and runs. What depends on others comes first.
+/// Removes all requests and runs. Rows that refer to others come first.
 pub(super) const RECORDS: [&str; 6] = [
     "DELETE FROM lockkeeper_runs.dependency WHERE request IN (
         SELECT seq FROM lockkeeper_runs.request WHERE project = $1)",
@@ -28,7 +28,7 @@ const REST: [&str; 8] = [
 ];
 
 impl PostgresRunStore {
-    /// Removes the project with all its leases, requests and runs. Nobody uses it any more.
+    /// Removes the project with all its leases, requests and runs. No process may use it any more.
     pub fn remove_project(self) -> Result<(), StoreError> {
         let project = self.project();
         let transaction = Snapshot::begin_to_write(&self)?;

@@ -55,7 +55,7 @@ impl PostgresRunStore {
             "{REACHED} SELECT {COLUMNS} FROM lockkeeper_runs.record WHERE project = $1 AND seq IN (
                 SELECT latest FROM lockkeeper_runs.request WHERE project = $1 AND seq IN (SELECT seq FROM reached))"
         );
-        // Alone, because dependencies change that others may read.
+        // Exclusive, because other submissions may read the dependencies that change.
         let reads = [
             (OWN_REQUESTS, &of_project[..]),
             (LOCK_REQUESTS, &of_ids[..]),

@@ -20,7 +20,7 @@ pub(super) const COLUMNS: &str = "id, request, status, attempt, claim, worker, h
 /// The column after those of the run.
 const SPEC: usize = 26;
 
-/// A value that goes to the server, and what it is there.
+/// A parameter of a statement, and its type on the server.
 pub(super) trait Parameter: ToSql + Sync {
     const TYPE: Type;
 }
@@ -149,7 +149,7 @@ impl<'r> From<&'r Transition> for NewEvent<'r> {
     }
 }
 
-/// A list as JSON. PostgreSQL has no texts with a NUL: each becomes a replacement character.
+/// A list as JSON. PostgreSQL cannot store a NUL in a text: each becomes a replacement character.
 pub(super) fn json<T: Serialize>(list: impl Iterator<Item = T>) -> String {
     let list: Vec<T> = list.collect();
     let text = serde_json::to_string(&list).expect("texts and numbers can always be written");

@@ -1,4 +1,4 @@
-//! Submissions, claims and pruning: what needs facts that only a transaction has.
+//! Submissions, claims and pruning: decisions that need facts of a write transaction.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ use crate::runs::columns::parse;
 use crate::runs::prunable::Old;
 use crate::runs::{ClaimOrder, Claims, MovedAndClaimed, Removed, Requeue, StoredRequest};
 
-/// Submissions take it shared and a prune alone: nobody can depend on a request that is being removed.
+/// A lock that submissions take shared and a prune exclusively: no new request can depend on a request that is being removed.
 const SHARE_REQUESTS: &str =
     "SELECT pg_advisory_xact_lock_shared(hashtextextended($1::integer || ' requests', 0))";
 pub(super) const OWN_REQUESTS: &str =
@@ -43,7 +43,7 @@ impl PostgresRunStore {
             requests.iter().flat_map(|request| &request.after).map(|id| id.as_str()).collect();
         let mut names: Vec<String> = keys.iter().map(|key| format!("key {key}")).collect();
         names.extend(ids.iter().map(|id| format!("request {id}")));
-        // Submissions with a limit count the queue one after the other.
+        // Submissions with a queue limit run one after the other, so that each counts the queue correctly.
         names.extend(submission.queue_limit.map(|_| "queue limit".to_owned()));
         let is_limited = submission.queue_limit.is_some();
         let of_project = [param(&project)];
@@ -62,7 +62,7 @@ impl PostgresRunStore {
                 &by_key[..],
             ),
             ("SELECT id FROM lockkeeper_runs.request WHERE project = $1 AND id = ANY ($2)", &by_id[..]),
-            // Whether they are done stays so until the commit.
+            // Locked, so that their statuses do not change before the commit.
             (
                 "SELECT id FROM lockkeeper_runs.request WHERE project = $1 AND id = ANY ($2) ORDER BY seq FOR SHARE",
                 &dependencies[..],

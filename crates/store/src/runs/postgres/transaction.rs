@@ -4,7 +4,7 @@
 //!
 //! - Transitions alone are made again, under the same call number. They cannot apply twice, and a transition that finds its
 //!   own event has been applied.
-//! - A transaction of two round trips knows its id before it commits, and asks the server what became of it.
+//! - A transaction of two round trips knows its id before it commits, and asks the server for its outcome.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ impl PostgresRunStore {
         run.map_err(|what| self.damaged(what))
     }
 
-    /// Makes a call that may be made twice, again if its connection breaks.
+    /// Makes a call that may be made twice. Makes it again if its connection breaks.
     fn repeated<T>(&self, call: impl Fn(&Exclusive<'_>) -> Result<T, Failure>) -> Result<T, StoreError> {
         let mut doubt = None;
         for _ in 0..TRIES {
@@ -99,7 +99,7 @@ impl PostgresRunStore {
                 Ok(called) => return Ok(called),
                 Err(failure) if failure.is_conflict() => {}
                 Err(failure) if failure.is_broken() => doubt = Some(failure),
-                // What was sent before may have been made.
+                // An earlier try may have been executed.
                 Err(failure) => {
                     return Err(match doubt {
                         Some(_) => self.leases.in_doubt(failure),
@@ -168,7 +168,7 @@ impl PostgresRunStore {
         }
     }
 
-    /// What became of a transaction whose connection broke during the commit. Waits until it is over.
+    /// Whether a transaction was committed whose connection broke during the commit. Waits until it is over.
     pub(super) fn was_committed(&self, id: &str) -> Result<bool, StoreError> {
         let deadline = Instant::now() + self.leases.server.connect_timeout();
         loop {

@@ -18,7 +18,7 @@ use crate::runs::{AutoRun, AutoRunChange, Renewal, Worker};
 
 impl Snapshot<'_> {
     pub(super) fn registered_workers(&self) -> Result<Vec<Worker>, StoreError> {
-        // A server that was restored from a backup may have forgotten later signs of life.
+        // A server that was restored from a backup may have lost later heartbeats.
         let sql = "SELECT id, holder, host, boot, pid_namespace, pid, pid_started, jobs, started_at, session,
                        greatest(heartbeat, coalesce(lockkeeper.remembers_since($1), lockkeeper.moment($1))),
                        labels
@@ -87,7 +87,7 @@ impl PostgresRunStore {
     pub(super) fn insert_worker(&self, worker: &Worker) -> Result<(), StoreError> {
         let session = worker.origin.session.map(|session| session.get().as_micros());
         let session = session.map(|micros| i64::try_from(micros).unwrap_or(i64::MAX));
-        // The same worker comes twice only if the connection broke.
+        // The same worker is inserted twice only if the connection broke.
         self.change(
             "INSERT INTO lockkeeper_runs.worker VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, lockkeeper.moment($1), $10, $12)
              ON CONFLICT DO NOTHING",
@@ -108,7 +108,7 @@ impl PostgresRunStore {
         )
     }
 
-    /// Nobody is told: others look at a worker when its session would end.
+    /// Sends no notification: other processes look at a worker when its session is due to end.
     pub(super) fn renew_session(
         &self,
         id: &WorkerId,

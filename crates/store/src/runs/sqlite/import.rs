@@ -133,7 +133,7 @@ impl Filling for Tables<'_> {
         if Tables::last_position(self)? >= position {
             return Ok(());
         }
-        // As a prune leaves it behind.
+        // The same row that a prune leaves.
         self.execute(
             "INSERT INTO event (position, run, seq, at, kind, to_status, attempt, claim)
              VALUES (?1, 0, ?1, ?2, 'pruned', '', 0, 0)",

@@ -93,7 +93,7 @@ impl Clause {
         let column = if look_up { "request.status" } else { "+request.status" };
         let words: BTreeSet<&str> = statuses.iter().map(|status| stored_status(*status).as_str()).collect();
         self.one_of(column, words.into_iter());
-        // The table has QUEUED for both; the run tells which one it is.
+        // The table has QUEUED for both; the latest run shows which one it is.
         match (statuses.contains(&RequestStatus::Queued), active) {
             (true, false) => self.and("(request.status <> 'QUEUED' OR run.status = 'queued')"),
             (false, true) => self.and("(request.status <> 'QUEUED' OR run.status <> 'queued')"),

@@ -51,7 +51,7 @@ fn a_lost_or_old_file_goes_on_above_what_the_database_knows() {
     let gate = gate(folder.path());
     let mut drawing = tokens.draw(0, &gate).unwrap();
     drawing.next();
-    let noted = drawing.keep().unwrap().expect("a new database is told of the limit");
+    let noted = drawing.keep().unwrap().expect("a new database does not have the limit");
     assert_eq!(tokens.draw(noted, &gate).unwrap().next(), 2);
     assert_eq!(tokens.draw(noted + 1, &gate).unwrap().next(), noted + 2);
     std::fs::remove_file(folder.path().join("tokens")).unwrap();
@@ -61,7 +61,7 @@ fn a_lost_or_old_file_goes_on_above_what_the_database_knows() {
 
 /// Invariant 2. A database that was made anew learns the limit with the next number.
 #[test]
-fn a_new_database_is_told_of_the_limit() {
+fn a_new_database_gets_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let tokens = Tokens::open(folder.path(), "boot-a").unwrap();
     draw(&tokens, 1);
