@@ -19,15 +19,15 @@ use lockkeeper_store::{StoreError, Waker};
 pub enum Acquired {
     /// The lease is held.
     Granted(Grant),
-    /// Others hold it, and no ticket is left in line.
+    /// Other owners hold it, and the request did not want to wait: there is no ticket.
     Held(Vec<Blocker>),
     /// The time to wait is up. The ticket is still in line.
     Waiting(Waiting),
     /// One of the interrupts ended the wait.
     Interrupted(Waiting),
-    /// Waiting would never end.
+    /// The wait would close a cycle.
     Deadlock(Vec<Link>),
-    /// Somebody else removed the ticket.
+    /// Another process has removed the ticket.
     Gone,
 }
 
@@ -50,7 +50,7 @@ pub enum AtEnd {
     GiveUp,
     /// It stays in line for a while, with no process asleep on it.
     Detach,
-    /// It stays as it is: the caller goes on with it.
+    /// It stays as it is: the caller continues with it.
     Stay,
 }
 
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Waits with a ticket that stands in line already, and leaves it there if the time is up or an interrupt comes.
+    /// Waits with a ticket that is in line already. Leaves it there if the time is up or an interrupt comes.
     pub fn resume(
         &self,
         ticket: LeaseId,
@@ -113,7 +113,7 @@ impl Engine {
         self.wait_if_in_line(outcome, &*waker, options, AtEnd::Detach, progress)
     }
 
-    /// Continues the wait of an earlier command, and leaves the ticket in line if the time is up or an interrupt comes.
+    /// Continues the wait of an earlier command. Leaves the ticket in line if the time is up or an interrupt comes.
     pub fn resume_as(
         &self,
         ticket: LeaseId,
@@ -155,7 +155,7 @@ impl Engine {
             Ok(slept) => slept,
             Err(error) => {
                 if at_end != AtEnd::Stay {
-                    // The first failure counts. The ticket is removed if that is possible.
+                    // The first error is returned. The ticket is removed if that is possible.
                     let _ = self.give_up(&ticket);
                 }
                 return Err(error);

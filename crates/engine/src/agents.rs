@@ -9,7 +9,7 @@ use lockkeeper_store::StoreError;
 use crate::Engine;
 
 impl Engine {
-    /// Renews what an agent holds, and claims the files that it is about to change: all of them or none.
+    /// Renews the claims of an agent, and claims the files that it is about to change: all of them or none.
     ///
     /// Also returns the moment of the decision, on the store's clock.
     pub fn agent_call(&self, call: &AgentCall) -> Result<(AgentAnswer, Moment), StoreError> {
@@ -17,7 +17,7 @@ impl Engine {
         decided.map(|(answer, _)| answer)
     }
 
-    /// Claims each changed file that is free, and finds out who has the others. `checks` are never claimed.
+    /// Claims each changed file that is free, and finds the owners of the others. `checks` are never claimed.
     pub fn attribute(&self, claims: &[Claim], checks: &[Claim]) -> Result<Attributed, StoreError> {
         self.decide(|overlay| lease::attribute(overlay, claims, checks)).map(|(found, _)| found)
     }

@@ -15,7 +15,7 @@ pub enum LeaseByName {
     One(Lease),
     /// There are several. Only a person can choose.
     Several(Vec<Lease>),
-    /// There is none that the caller may end, and this one of another owner.
+    /// There is a lease, but of another owner: the caller may not end it.
     NotOwn(Lease),
     /// Nobody holds it.
     Free,

@@ -52,7 +52,7 @@ pub struct Step {
 }
 
 impl Evidence {
-    /// Whether anybody holds it.
+    /// Whether there is a holder.
     pub fn is_held(&self) -> bool {
         self.holders.iter().any(|chain| !chain.holder.verdict.is_free())
     }

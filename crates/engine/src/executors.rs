@@ -47,8 +47,8 @@ impl ExecutorFormat {
         }
     }
 
-    /// How often the locks of other executors are checked. If two begin at the same time, each sees the other, and the one with fewer
-    /// checks gives up first.
+    /// How often the locks of other executors are checked. If two executors start at the same time, each sees the other. The one
+    /// with fewer checks gives up first.
     const fn looks(self) -> u32 {
         match self {
             Self::Native => 30,

@@ -60,7 +60,7 @@ pub struct ForeignWaiter {
     pub pid: u32,
     /// Its command.
     pub command: String,
-    /// For how long its process has been there, in seconds: it waits at most that long.
+    /// The age of its process in seconds: it has waited at most that long.
     pub waits_seconds: u64,
 }
 
@@ -76,7 +76,7 @@ pub struct ForeignLocks {
 }
 
 impl ForeignLocks {
-    /// Reads all of them. Changes nothing and waits for nobody. What cannot be read is left out: the doctor reports it.
+    /// Reads all of them. Changes nothing and never waits. A lock that cannot be read is left out: the doctor reports it.
     pub fn look(places: ForeignPlaces<'_>, now: WallTime) -> Self {
         let mut found = Self::default();
         found.locks.extend(sprint(places.root, now));
@@ -227,7 +227,7 @@ pub(crate) fn check_sprint(root: &Path, now: WallTime) -> Result<Option<Answer>,
     let input = Input { mode: "check".to_owned(), project_root: Some(root.to_owned()), ..Input::default() };
     let mut caller =
         Caller { lang: Lang::En, confirm: &mut |_| false, tell: &mut |_| {}, pid: std::process::id() };
-    // No pause: a lock file that is being written right now counts as held, and nobody waits for it.
+    // No pause: a lock file that is being written right now counts as held.
     let machine = Machine { now: &|| now, pause: &|_| {}, ..Machine::real() };
     Ok(Some(sprint::run(&input.check()?, &machine, &mut caller)))
 }

@@ -46,7 +46,7 @@ impl LossListener {
         self.waker.as_fd()
     }
 
-    /// Forgets all wake-ups so far. Call it before the leases are read, so that no later wake-up is missed.
+    /// Clears all wake-ups so far. Call it before you read the leases, so that no later wake-up is missed.
     pub fn clear(&self) {
         self.waker.receive();
     }
@@ -58,7 +58,7 @@ impl Engine {
         Ok(LossListener { waker: self.store.waker_with_id(WakerId(holder.0))? })
     }
 
-    /// Listens for the loss of this lease. None if nobody would wake its holder, or the waker cannot be created.
+    /// Listens for the loss of this lease. None if its holder has no waker, or the waker cannot be created.
     pub(crate) fn loss_listener(&self, lease: &Lease) -> Option<LossListener> {
         let waker = self.store.waker_with_id(lease.waker()?).ok()?;
         Some(LossListener { waker })
@@ -88,7 +88,7 @@ impl Engine {
         })
     }
 
-    /// Renews the lease, or only looks whether it is lost. Returns why it is lost.
+    /// Renews the lease, or only checks whether it is lost. Returns why it is lost.
     fn check(&self, lease: &Lease, check: Check) -> Result<Option<NotCurrent>, StoreError> {
         let renewed = match check {
             Check::Look => Err(NotCurrent::Revoked(lease.id)),
@@ -101,20 +101,20 @@ impl Engine {
     }
 }
 
-/// What the store is asked while a command runs.
+/// A question to the store while a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
     Look,
     Renew,
 }
 
-/// Asks a store on another machine in a thread of its own: a link that is cut without a word must not keep the supervisor from
-/// stopping the command before its session ends.
+/// Asks a store on another machine in a thread of its own. A broken link may block a call for long, and the supervisor has to
+/// stop the command before its session ends.
 struct Checker {
     checks: Sender<Check>,
     answers: Receiver<(Check, Result<Option<NotCurrent>, StoreError>)>,
     is_asked: bool,
-    /// Whether something has changed since the open question was asked.
+    /// Whether a wake-up came after the question that has no answer yet: then it has to be asked again.
     is_outdated: bool,
 }
 
@@ -123,14 +123,14 @@ impl Checker {
         let ((checks, asked), (answer, answers)) = (channel(), channel());
         scope.spawn(move || {
             for check in asked {
-                // Nobody reads the answer if the command has ended meanwhile.
+                // The receiver is gone if the command has ended meanwhile.
                 let _ = answer.send((check, engine.check(lease, check)));
             }
         });
         Self { checks, answers, is_asked: false, is_outdated: false }
     }
 
-    /// Asks, unless a question is open. Returns an answer that has come meanwhile.
+    /// Asks, unless the last question has no answer yet. Returns the answer if there is one.
     fn ask(&mut self, check: Check) -> Option<(Check, Result<Option<NotCurrent>, StoreError>)> {
         let answer = self.answers.try_recv().ok();
         self.is_asked &= answer.is_none();
@@ -189,7 +189,7 @@ impl Watch<'_> {
                 let next = [self.renew_at, answer_at, look_at, session].into_iter().flatten().min();
                 next.map_or(Next::Wait, Next::WaitUntil)
             }
-            // The store may be back before the lease ends.
+            // The store may answer again before the lease ends.
             Err(_) => Next::WaitUntil(now.after(LOOK_EVERY)),
         }
     }

@@ -16,7 +16,7 @@ use lockkeeper_core::overlay::Overlay;
 use lockkeeper_platform::{clock, process};
 use lockkeeper_store::StoreError;
 
-/// A holder that lives confirms within this time that it stops its work.
+/// A live holder confirms within this time that it stops its work.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(2);
 /// After its grace, a holder takes this long at most to kill its command.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
@@ -29,14 +29,14 @@ pub type Upgrade = Result<Outcome, NotCurrent>;
 pub struct Broken {
     /// The lease as it was before.
     pub lease: Lease,
-    /// True if its holder did not let go by itself.
+    /// True if its holder did not release it itself.
     pub by_force: bool,
 }
 
 /// What a release has ended.
 #[derive(Clone, Debug)]
 pub enum Ended {
-    /// A lease, and whether its resident holder still has to let go.
+    /// A lease, and whether its resident holder still has to release it.
     Lease(Lease, bool),
     /// A ticket.
     Ticket(Ticket),
@@ -56,7 +56,7 @@ impl Engine {
         }
     }
 
-    /// The same for the process that waits. It takes its place in line again if the store has forgotten it.
+    /// The same for the process that waits. If the store has lost the ticket, this process writes it again, at the same place.
     pub(crate) fn check_own_ticket(
         &self,
         ticket: &Ticket,
@@ -70,7 +70,7 @@ impl Engine {
 
     /// The lease of a ticket that was granted, if its waiter need not write anything to take it.
     fn collect(&self, ticket: LeaseId) -> Result<Option<Grant>, StoreError> {
-        // A lease without any time needs no change when its waiter takes it, so a read is enough.
+        // A lease without a TTL and a pickup time needs no change when its waiter takes it, so a read is enough.
         let looked_at = clock::now();
         let found = self.look(|overlay| {
             let lease = overlay.lease(ticket)?;
@@ -103,7 +103,7 @@ impl Engine {
     ) -> Result<Outcome, StoreError> {
         let sent_at = clock::now();
         let (outcome, _) = self.decide(rule)?;
-        // A lease that another process of the owner has is that process's to renew.
+        // A lease that was joined belongs to another process of the same owner, which renews it.
         if let Outcome::Granted(Grant { lease, joined: false }) = &outcome {
             self.sessions.keep(lease, sent_at);
         }
@@ -167,7 +167,7 @@ impl Engine {
         decided.map(|(renewed, _)| renewed)
     }
 
-    /// Ends a lease of this process: its work is over. Everybody else calls [`Engine::end`].
+    /// Ends a lease of this process: its work is over. Other processes call [`Engine::end`].
     pub fn release(
         &self,
         id: LeaseId,
@@ -176,7 +176,7 @@ impl Engine {
         let caller = caller.into();
         let known = self.sessions.forget(id);
         let decided = self.decide(|overlay| {
-            // The store may have forgotten it. Nobody else got it since.
+            // The store may have lost the lease. No other owner has got it since.
             if let Some(known) = &known
                 && lease::release_forgotten(overlay, id, known.claim.session())?
             {
@@ -190,8 +190,8 @@ impl Engine {
         decided.map(|(released, _)| released)
     }
 
-    /// Ends a lease from outside of its holder process, if the caller may do it. A resident holder is told first, and gets
-    /// `grace` to stop its command: the next holder never starts beside it.
+    /// Ends a lease from outside of its holder process, if the caller may do it. A resident holder is asked first, and gets
+    /// `grace` to stop its command: so the next holder never starts while that command runs.
     pub fn end(
         &self,
         id: LeaseId,
@@ -204,8 +204,8 @@ impl Engine {
         }
     }
 
-    /// The first half of [`Engine::end`]: ends the lease, or tells its resident holder to let go. Returns the lease, and whether
-    /// it is still held.
+    /// The first half of [`Engine::end`]: ends the lease, or asks its resident holder to release it. Returns the lease, and
+    /// whether it is still held.
     pub fn begin_end(
         &self,
         id: LeaseId,
@@ -214,7 +214,7 @@ impl Engine {
         self.decide(|overlay| lease::end(overlay, id, caller)).map(|(revoked, _)| revoked)
     }
 
-    /// Takes a ticket out of the line, or, if it is no ticket any more, begins to end the lease, if the caller may do it.
+    /// Removes a ticket. If the ticket has become a lease, begins to end the lease, if the caller may do it.
     pub fn begin_end_of_any(
         &self,
         id: LeaseId,
@@ -230,7 +230,7 @@ impl Engine {
         decided.map(|(ended, _)| ended)
     }
 
-    /// Takes a ticket out of the line. Only a person decides that.
+    /// Removes a ticket. Only a person decides that.
     pub fn remove_ticket(&self, id: LeaseId) -> Result<Option<Ticket>, StoreError> {
         self.decide(|overlay| lease::remove_ticket(overlay, id)).map(|(removed, _)| removed)
     }
@@ -254,7 +254,8 @@ impl Engine {
         Ok(upgraded)
     }
 
-    /// The session of this process learns the new token now: if the store forgets the lease, it is said again as it is.
+    /// Notes the new token in the session of this process: if the store loses the lease, the session writes it again with this
+    /// token.
     fn note_upgrade(&self, id: LeaseId, outcome: &Outcome) {
         if let Outcome::Granted(_) = outcome {
             self.sessions.check(id);
@@ -299,11 +300,12 @@ impl Engine {
             Some(lease) if lease.revoked => return Ok(Some(NotCurrent::Revoked(id))),
             Some(_) => return Ok(None),
         };
-        // A store that several machines share may have forgotten the lease.
+        // A store that several machines share may have lost the lease.
         Ok(self.sessions.check(id).map_or(Some(loss), Result::err))
     }
 
-    /// Why a command under this lease must not begin, or has to be stopped: its session is over, or would be before it is stopped.
+    /// Why a command under this lease must not begin, or has to be stopped: the session is over, or would end before the command
+    /// is stopped.
     pub fn session_loss(&self, id: LeaseId, grace: Duration) -> Option<NotCurrent> {
         self.sessions.loss(id, grace)
     }
@@ -346,13 +348,13 @@ impl Engine {
         self.look(deadlock::cycles)
     }
 
-    /// Breaks a lease: tells its holder, gives it `grace` to stop its work, then takes the lease away.
+    /// Breaks a lease: revokes it, gives its holder `grace` to stop its work, then removes the lease.
     pub fn break_lease(&self, id: LeaseId, grace: Duration) -> Result<Option<Broken>, StoreError> {
         let (revoked, _) = self.decide(|overlay| lease::revoke(overlay, id))?;
         revoked.map(|revoked| self.wait_or_evict(revoked, grace)).transpose()
     }
 
-    /// Breaks every lease: tells all holders first, then gives `grace` to all of them together.
+    /// Breaks every lease: revokes all of them first, then gives all holders together `grace`.
     pub fn break_all(&self, grace: Duration) -> Result<Vec<Broken>, StoreError> {
         let until = Instant::now() + grace;
         let (leases, _) = self.look(|overlay| overlay.all())?;
@@ -364,8 +366,8 @@ impl Engine {
         revoked.into_iter().map(|revoked| self.wait_or_evict(revoked, left())).collect()
     }
 
-    /// Like [`Engine::loss`], for a holder that stops its work and releases the lease afterwards: it confirms that to the process that
-    /// takes the lease away, which waits for it then.
+    /// Like [`Engine::loss`], for a holder that now stops its work and then releases the lease. It confirms that to the process
+    /// that has revoked the lease, so that this process waits for the release.
     pub(crate) fn loss_to_obey(&self, id: LeaseId, token: Token) -> Result<Option<NotCurrent>, StoreError> {
         let loss = self.loss(id, token)?;
         if matches!(loss, Some(NotCurrent::Revoked(_))) {
@@ -374,14 +376,15 @@ impl Engine {
         Ok(loss)
     }
 
-    /// Waits until a holder that was told to let go has done so. Takes the lease away from one that does not even confirm that
-    /// it stops its work. One that has confirmed keeps the lease until its work has ended.
+    /// Waits until the holder has released a revoked lease. Removes the lease if the holder does not confirm that it stops its
+    /// work. A holder that has confirmed keeps the lease until its work has ended.
     pub fn wait_or_evict(
         &self,
         (lease, stays): (Lease, bool),
         grace: Duration,
     ) -> Result<Broken, StoreError> {
-        // If another process revoked it before, that process may have got the confirmation. The lease then ends within the grace of its holder.
+        // If another process revoked it before, that process may have got the confirmation. The lease then ends within the grace of
+        // its holder.
         let grace = if lease.revoked { grace + STOPPED_WITHIN } else { grace.max(CONFIRMED_WITHIN) };
         let mut by_force = false;
         while stays && !by_force && !self.wait_until_gone(&lease, grace)? {

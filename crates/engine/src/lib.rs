@@ -79,7 +79,7 @@ use lockkeeper_store::{Commit, LeaseStore};
 use sessions::LeaseSessions;
 use waker_pool::WakerPool;
 
-/// A store of leases, and the probe that tells which processes live.
+/// A store of leases, and the probe that shows which processes live.
 pub struct Engine {
     store: Arc<dyn LeaseStore>,
     probe: Arc<MachineProbe>,

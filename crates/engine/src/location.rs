@@ -65,8 +65,8 @@ impl LocationInputs {
 
     /// Chooses the state folder.
     ///
-    /// Fails if there may be a repository whose git folder cannot be read: all its work trees share one store, and another
-    /// store would let a second holder in.
+    /// Fails if there may be a repository whose git folder cannot be read: all its work trees share one store, and with another
+    /// store there could be two holders.
     pub fn locate(&self) -> Result<Location, LocationError> {
         if let Some(named) = &self.named {
             let (state, root) = (self.cwd.join(named), self.root());
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_counts_first() {
+    fn a_named_folder_comes_first() {
         let temp = tempfile::tempdir().unwrap();
         git_init(temp.path());
         let named = LocationInputs { named: Some("state".into()), ..at(temp.path()) };
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_that_cannot_be_looked_at_is_an_error() {
+    fn a_repository_that_cannot_be_read_is_an_error() {
         let temp = tempfile::tempdir().unwrap();
         let tree = temp.path().join("tree");
         fs::create_dir_all(tree.join("src")).unwrap();
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_relative_to_where_one_is() {
+    fn patterns_are_relative_to_the_current_folder() {
         let location = Location {
             state: "/r/.git/x".into(),
             root: "/r".into(),

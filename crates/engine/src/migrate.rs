@@ -3,12 +3,12 @@
 //! | step | if it is interrupted there |
 //! |---|---|
 //! | 1. check that nothing is held, waits or runs in either store | nothing has changed |
-//! | 2. let the numbers of the target go on above those of the source | nothing that anybody sees |
+//! | 2. make the next numbers of the target larger than all numbers of the source | nothing that users see |
 //! | 3. mark the source as moved, check again | the source refuses everything, the target is empty; the same migration starts over |
 //! | 4. copy, read back, compare and commit, in one transaction of the target | the same |
 //! | 5. remove the mark of the target, if it was once moved to the source | both refuse everything; the same migration starts over |
 //!
-//! A failure that is no interruption takes the mark off the source again. Leases and tickets belong to live processes, so there are none to
+//! If a step fails, the migration removes the mark of the source. Leases and tickets belong to live processes, so there are none to
 //! copy. The claims of agents stay in the state folder of their machine.
 
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub enum MigrateError {
         /// The third one.
         to: String,
     },
-    /// The way back of a move that was interrupted: the source does not have what the target has.
+    /// A migration back, after one that was interrupted: the source does not have the records of the target.
     #[error("the move of {to} to {from} was interrupted, so that {from} does not have its records")]
     NotThere {
         /// The source.
@@ -87,7 +87,7 @@ pub enum MigrateError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A store could not be opened, or the machine does not answer.
+    /// A store could not be opened, or the system gave no information about this machine.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The runs could not be read.
@@ -119,7 +119,8 @@ impl MigrateError {
     }
 }
 
-/// Moves all records of one store to another one. `progress` is called with the number of records that were copied or compared so far.
+/// Moves all records of one store to another one. `progress` is called with the number of records that were copied or compared so
+/// far.
 pub fn migrate(from: &Location, to: &Location, progress: &dyn Fn(u64)) -> Result<Migrated, MigrateError> {
     let [from_name, to_name] = [from, to].map(name);
     if from_name == to_name {
@@ -163,7 +164,7 @@ pub fn migrate(from: &Location, to: &Location, progress: &dyn Fn(u64)) -> Result
             target.runs.set_moved_to(None)?;
             Ok(Migrated::Now { records, tokens_above })
         }
-        // The target may have the records: the mark stays, and the next call finds out.
+        // The target may have the records: the mark stays, and the next call checks it.
         Err(error @ MigrateError::Store(StoreError::InDoubt { .. })) => Err(error),
         Err(error) => {
             source.runs.set_moved_to(None)?;
@@ -172,13 +173,13 @@ pub fn migrate(from: &Location, to: &Location, progress: &dyn Fn(u64)) -> Result
     }
 }
 
-/// What tells a store from every other one, as users write it.
+/// The unique name of a store, as users write it.
 fn name(location: &Location) -> String {
     match &location.shared {
         Some(shared) => shared.id(),
         None => {
             let state = &location.state;
-            // A folder that does not exist yet has a parent that does.
+            // If the folder does not exist yet, its parent does.
             let found = state
                 .canonicalize()
                 .ok()
@@ -234,7 +235,7 @@ impl<'l> Place<'l> {
     }
 }
 
-/// What is held and what is waited for. The claims of agents stay where they are.
+/// The leases and tickets, in words, without the claims of agents, which are not moved.
 fn in_use(listing: &Listing) -> Vec<String> {
     let held =
         listing.holders.iter().filter(|entry| !entry.verdict.is_free() && entry.lease.claim.agent.is_none());

@@ -29,7 +29,7 @@ pub enum OpenError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system did not tell which machine and process this is.
+    /// The system gave no information about this machine and process.
     #[error("cannot find out about this process or machine")]
     Machine(#[source] io::Error),
 }
@@ -78,8 +78,8 @@ fn open_shared(shared: &SharedStore) -> Result<Engine, OpenError> {
 /// Both stores of a location.
 pub(crate) type LeasesAndRuns = (Engine, Arc<dyn RunStore>);
 
-/// Opens leases and runs of a location for a move to or from another store, also if they were moved already. Creates what is
-/// missing. None if the server keeps no runs.
+/// Opens leases and runs of a location for a migration, also if they were moved already. Creates what is missing. None if the
+/// server keeps no runs.
 pub(crate) fn open_to_move(location: &Location) -> Result<Option<LeasesAndRuns>, OpenError> {
     let Some(shared) = &location.shared else {
         return Ok(Some((open_engine(&location.state)?, open_runs_in(&location.state)?)));
@@ -124,7 +124,7 @@ impl PostgresServer {
     }
 }
 
-/// Makes the tables and the project where they are missing, and looks at the server. None if it is no PostgreSQL server.
+/// Makes the tables and the project where they are missing, and checks the server. None if it is no PostgreSQL server.
 #[cfg(feature = "postgres")]
 pub fn check_shared(shared: &SharedStore) -> Result<Option<ServerCheck>, StoreError> {
     match shared.server {
@@ -224,7 +224,7 @@ pub fn has_store(folder: &Path) -> bool {
     SqliteStore::exists(folder)
 }
 
-/// Makes an owner that nobody else has: `kind:pid.random`, with 64 random bits. Every container has a process 1.
+/// Makes a unique owner: `kind:pid.random`, with 64 random bits. The pid is not enough: every container has a process 1.
 pub fn unique_owner(kind: &str) -> io::Result<Owner> {
     let text = format!("{kind}:{}.{:016x}", std::process::id(), random::number()?);
     text.parse().map_err(io::Error::other)

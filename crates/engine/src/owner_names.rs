@@ -1,4 +1,4 @@
-//! Names for owners that nobody chose: people see the command instead of `exec:1039.5f910fbb3c2a7d44`.
+//! Names for generated owners: people see the command instead of `exec:1039.5f910fbb3c2a7d44`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ const DESCRIBED: usize = 200;
 /// The longest command that is shown.
 const LONGEST: usize = 24;
 
-/// What people see instead of owners that nobody chose.
+/// What people see instead of generated owners.
 #[derive(Clone, Debug, Default)]
 pub struct OwnerNames {
     names: BTreeMap<String, String>,
@@ -40,7 +40,7 @@ impl OwnerNames {
         Self::of_claims(holders.chain(waiters), root)
     }
 
-    /// Names the owners of what is known about a name or path.
+    /// Names the owners in the evidence about a name or path.
     pub fn of_evidence(evidence: &Evidence, root: &Path) -> Self {
         let holders = evidence.holders.iter().map(|chain| &*chain.holder.lease.claim);
         let waiters = evidence.waiters.iter().map(|waiter| &*waiter.ticket.claim);
@@ -73,7 +73,7 @@ impl OwnerNames {
     }
 }
 
-/// `exec:1039` for `exec:1039.5f910fbb3c2a7d44`; none for an owner that somebody chose.
+/// `exec:1039` for `exec:1039.5f910fbb3c2a7d44`; none for an owner that a user chose.
 fn short_form(owner: &str) -> Option<&str> {
     let (short, random) = owner.rsplit_once('.')?;
     let (_, pid) = short.split_once(':')?;
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_owners_that_nobody_chose_are_renamed() {
+    fn only_generated_owners_are_renamed() {
         assert_eq!(short_form("exec:1039.5f910fbb3c2a7d44"), Some("exec:1039"));
         for chosen in
             ["worker:1", "worker:1.5", "claude:S1", "exec:me.5f910fbb3c2a7d44", "exec:1039.5f910fbb"]

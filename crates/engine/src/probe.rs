@@ -75,7 +75,7 @@ impl MachineProbe {
 
 impl LivenessProbe for MachineProbe {
     fn observe(&self, proof: &Proof) -> Observation {
-        // The id of a boot is unique. If it is the same, the machine is the same, whatever host name a container has.
+        // The id of a boot is unique. If it is the same, the machine is the same, also if a container has another host name.
         if proof.origin.boot != self.origin.boot {
             // On a store that several machines share, two machines may have one name: clones of each other.
             let same_machine = proof.origin.session.is_none() && proof.origin.host == self.origin.host;

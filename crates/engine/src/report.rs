@@ -21,11 +21,11 @@ pub enum Exit {
     Done,
     /// I/O, store or internal failure.
     Failed,
-    /// Bad input or usage; nothing was touched.
+    /// Bad input or usage; nothing was changed.
     Usage,
     /// The store cannot be reached.
     Unreachable,
-    /// Held by another, the wait timed out, compare-and-set lost, patterns overlap.
+    /// Another owner holds it, the wait timed out, a compare-and-set was lost, or patterns overlap.
     Refused,
     /// The lease was lost while the command ran; the command was stopped.
     LeaseLost,

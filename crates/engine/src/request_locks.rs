@@ -20,7 +20,7 @@ pub struct LockFileHolder {
 }
 
 impl Settings {
-    /// Finds who holds a request by a lock file. A file that cannot be judged counts as held. Changes nothing.
+    /// Finds the holder of a request's lock file. A file that cannot be judged counts as held. Changes nothing.
     pub fn lock_file_holder(&self, request: &Request) -> Option<LockFileHolder> {
         let now = WallTime::now();
         if let Some(aiflow) = &self.aiflow {

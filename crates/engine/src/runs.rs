@@ -120,7 +120,7 @@ pub enum RunError {
     /// Another process renews the session of this worker.
     #[error("a copy of worker {0}, on a cloned machine, goes on with its runs")]
     WorkerTaken(WorkerId),
-    /// Nobody asked for an answer.
+    /// The request does not wait for an answer.
     #[error("request {request} is {status} and does not wait for an answer")]
     NotAsked {
         /// Which request.
@@ -128,13 +128,13 @@ pub enum RunError {
         /// Its status.
         status: RequestStatus,
     },
-    /// The answer cannot be given to a command.
+    /// The answer cannot be passed to a command.
     #[error("an answer has 1 to {LONGEST_ANSWER} bytes, and no NUL byte")]
     BadAnswer,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system did not answer.
+    /// A system call failed.
     #[error("cannot find out about this process or machine")]
     Machine(#[source] io::Error),
 }
@@ -243,7 +243,7 @@ impl Runs {
         Ok(Some(Self { store, liveness: folder.clone(), folder, root: None }))
     }
 
-    /// Whether nothing can be changed here.
+    /// Whether this process can only read the store.
     pub fn is_read_only(&self) -> bool {
         self.store.is_read_only()
     }
@@ -305,7 +305,7 @@ pub fn short_id(id: &str) -> &str {
     short.unwrap_or(id)
 }
 
-/// The letters of the random part of an id: none that look like digits.
+/// The letters of the random part of an id, without those that look like digits.
 const ID_LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// Fifty random bits: a hundred thousand ids of one second are almost certainly different.
 const ID_LENGTH: usize = 10;

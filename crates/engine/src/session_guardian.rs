@@ -1,9 +1,9 @@
-//! Session guardian: keeps the sessions of a process that was killed until its commands are gone.
+//! Session guardian: renews the sessions of a process that was killed, until its commands are gone.
 //!
-//! On one machine the kernel lock that a command inherits holds the lease after its wrapper was killed. Another machine does not
-//! see that lock, only the session. So a second process stands beside each process that holds leases there. As long as the first
-//! one lives, it only waits. Then it renews the sessions until the last command is gone, and releases the leases. If it cannot
-//! reach the store, it stops the commands before the sessions can end.
+//! On one machine a command inherits the liveness lock of `exec`, and this lock holds the lease after `exec` was killed. Another
+//! machine does not see that lock, only the session. So each process that holds leases on a shared store starts a guardian, a
+//! second process. While the first one lives, the guardian only waits. Then it renews the sessions until the last command is
+//! gone, and releases the leases. If it cannot reach the store, it stops the commands before the sessions can end.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
@@ -23,10 +23,10 @@ use crate::{Engine, sessions};
 
 /// How often the guardian looks whether the commands are gone.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How soon a call of a store that cannot be reached is tried again.
+/// The pause before a call of a store that cannot be reached is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// The command of a holder that was killed, before the store was told to renew its session.
+/// The command of a holder that was killed, while its session is not yet renewed by the guardian.
 pub struct OrphanedCommand {
     holder: HolderId,
     grace: Duration,
@@ -34,15 +34,15 @@ pub struct OrphanedCommand {
 }
 
 impl OrphanedCommand {
-    /// The command that shares this liveness lock. Its holder was killed just now: it had renewed its session within the last third
-    /// of the span.
+    /// The command that shares this liveness lock. Its holder was killed just now, so the last renewal of the session is not older
+    /// than a third of the span.
     pub fn new(store: &SharedStore, holder: HolderId, grace: Duration) -> Self {
         let span = store.session();
         let stop_at = sessions::stop_at(clock::now().before(span / 3), span, grace);
         Self { holder, grace, stop_at }
     }
 
-    /// Stops the command before the session can end, unless `kept` is closed before: then somebody renews the session.
+    /// Stops the command before the session can end, unless `kept` is closed before: then the guardian renews the session.
     pub fn stop_unless_kept(&self, kept: &Receiver<()>) {
         loop {
             let left = self.stop_at.since(clock::now());
@@ -64,7 +64,7 @@ fn stop_commands(life: &LivenessFile, holder: HolderId, grace: Duration) {
     let processes = life.processes(holder);
     thread::scope(|scope| {
         for process in processes {
-            // A process that cannot be stopped is one of another user. It keeps the lock, which is all that can be done.
+            // Only a process of another user cannot be stopped. It keeps the liveness lock.
             scope.spawn(move || stop_tree(&Stop { root: Root::Process(process), grace, mark: None }));
         }
     });
@@ -89,12 +89,12 @@ impl Engine {
                 let is_over =
                     matches!(lease.verdict(observation, Moment::from_micros(0), None), Verdict::Dead(_));
                 if is_over {
-                    // A command of the holder may have made it exclusive: then it has a new token.
+                    // A command of the holder may have upgraded the lease: then it has a new token.
                     let token = match self.sessions.check(lease.id) {
                         Some(Ok(current)) => current.token,
                         Some(Err(_)) | None => lease.token,
                     };
-                    // The next in line gets it now, and not when the session ends.
+                    // So the next waiter gets the lease now, and not when the session ends.
                     let _ = self.until_reached(|| self.release(lease.id, Some(token)));
                 } else {
                     match lease.claim.proof.voucher {
@@ -103,7 +103,7 @@ impl Engine {
                         {
                             stop_commands(self.probe().liveness_file(), holder, grace);
                         }
-                        // A shell that holds a lease by `acquire` is not stopped: nobody asked for that.
+                        // A shell whose lease comes from `acquire` is not stopped: it is no command of Lockkeeper.
                         Voucher::Process(_) if self.sessions.loss(lease.id, Duration::ZERO).is_some() => {}
                         _ => left.push(lease),
                     }

@@ -1,8 +1,9 @@
-//! Sessions: renews what this process has on a store that several machines share.
+//! Sessions: heartbeats of this process on a store that several machines share.
 //!
-//! Other machines cannot see whether a holder or a worker lives. So each has a session: a TTL that this thread renews three times
-//! within its span. When the store cannot be reached, the session is valid until the one that was renewed last can have ended:
-//! counted on the clock of this machine, from when that renewal was sent. The holder stops its commands before that.
+//! Other machines cannot see whether a holder or a worker lives. So each has a session: a TTL that a thread of this module renews
+//! three times within its span. If the store cannot be reached, this process counts on its own clock how long the session is
+//! valid for certain: one span, from the moment when it sent the last renewal that was answered. The holder stops its commands
+//! before that.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,9 +19,9 @@ use lockkeeper_store::{LeaseStore, StoreError};
 
 use crate::{MachineProbe, decide};
 
-/// How soon a renewal that failed is tried again.
+/// The pause before a renewal that failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
-/// How often the thread looks at the clock: a machine that was suspended wakes up late.
+/// How often the thread reads the clock: its timer does not count while the machine is suspended.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Safety margin: the clocks of two machines do not run equally fast, and a process dies some time after its signal.
 const RESERVE: Duration = Duration::from_secs(2);
@@ -31,7 +32,7 @@ pub(crate) fn stop_at(sent_at: Moment, span: Duration, grace: Duration) -> Momen
     sent_at.after(span.saturating_sub(grace + RESERVE))
 }
 
-/// What has a session: a lease or a worker.
+/// The subject of a session: a lease or a worker.
 pub(crate) trait Renew: Clone + Send + 'static {
     /// Why the store refuses a renewal.
     type Loss: Clone + Send;
@@ -40,12 +41,12 @@ pub(crate) trait Renew: Clone + Send + 'static {
     fn renew(&mut self, renewal: &mut Renewal<'_>) -> Renewed<Self::Loss>;
 }
 
-/// What a renewal answers: the number of the heartbeat that it wrote, or why the session is lost.
+/// The result of a renewal: the number of the heartbeat that it wrote, or why the session is lost.
 pub(crate) type Renewed<L> = Result<Result<i64, L>, StoreError>;
 
-/// What a renewal has to know.
+/// The inputs of a renewal.
 pub(crate) struct Renewal<'a> {
-    /// The numbers that the last heartbeat may have: the last one, and one that may have been written by a call without an answer.
+    /// The numbers that the last heartbeat may have: the last one, and those of calls without an answer.
     pub(crate) written: &'a [i64],
     /// The renewal adds the numbers that it tries to write.
     pub(crate) attempted: Vec<i64>,
@@ -57,7 +58,7 @@ pub(crate) struct Renewal<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Validity<L> {
     Valid,
-    /// It was not renewed for so long that the commands have to be stopped now.
+    /// The last renewal is too old: the commands have to be stopped now.
     Lapsed,
     /// The store has refused to renew it.
     Lost(L),
@@ -71,13 +72,13 @@ pub(crate) struct Sessions<K, S: Renew> {
 struct Shared<K, S: Renew> {
     table: Mutex<Table<K, S>>,
     changed: Condvar,
-    /// One renewal at a time: two of them would take each other for those of a clone.
+    /// One renewal at a time: otherwise a renewal could find the heartbeat of another one, and take it for that of a clone.
     renewing: Mutex<()>,
 }
 
 struct Table<K, S: Renew> {
     sessions: BTreeMap<K, Session<S>>,
-    /// How many sessions there were.
+    /// How many sessions there were so far.
     count: u64,
     thread: Option<JoinHandle<()>>,
     is_over: bool,
@@ -86,7 +87,7 @@ struct Table<K, S: Renew> {
 /// One session.
 #[derive(Clone)]
 struct Session<S: Renew> {
-    /// Tells it from an earlier one with the same key.
+    /// Distinguishes it from an earlier session with the same key.
     number: u64,
     subject: S,
     span: Duration,
@@ -111,7 +112,7 @@ impl<K: Ord + Clone + Send + 'static, S: Renew> Sessions<K, S> {
         Self { shared: Arc::new(Shared { table, changed: Condvar::new(), renewing: Mutex::default() }) }
     }
 
-    /// Renews a session from now on. Its first heartbeat has the number `written`, and was asked for after `sent_at`.
+    /// Renews a session from now on. Its first heartbeat has the number `written`, and was sent after `sent_at`.
     pub(crate) fn keep(&self, key: K, subject: S, span: Duration, written: i64, sent_at: Moment) {
         let mut table = self.shared.table();
         table.count += 1;
@@ -129,13 +130,13 @@ impl<K: Ord + Clone + Send + 'static, S: Renew> Sessions<K, S> {
         self.shared.changed.notify_all();
     }
 
-    /// Ends the renewals of a session. Returns what had it if it was still valid.
+    /// Ends the renewals of a session. Returns its subject if it was still valid.
     pub(crate) fn forget(&self, key: &K) -> Option<S> {
         let forgotten = self.shared.table().sessions.remove(key)?;
         forgotten.is_valid().then_some(forgotten.subject)
     }
 
-    /// Renews a session now, unless it is lost. Returns what has it, or why it is lost; none if there is no such session.
+    /// Renews a session now, unless it is lost. Returns its subject, or why it is lost; none if there is no such session.
     pub(crate) fn renew_now(&self, key: &K) -> Option<Result<S, S::Loss>> {
         self.shared.renew(key);
         let table = self.shared.table();
@@ -171,14 +172,14 @@ impl<K, S: Renew> Drop for Sessions<K, S> {
             table.thread.take()
         };
         self.shared.changed.notify_all();
-        // The store outlives the thread, so that it is closed by the caller.
+        // Joined, so that the caller closes the store, and not the thread.
         let _ = thread.map(JoinHandle::join);
     }
 }
 
 impl<K, S: Renew> Shared<K, S> {
     fn table(&self) -> MutexGuard<'_, Table<K, S>> {
-        // A panic leaves no session half changed.
+        // Each session is replaced as a whole, so it is sound after a panic.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -211,7 +212,7 @@ impl<K: Ord + Clone, S: Renew> Shared<K, S> {
         let session = self.table().sessions.get(key).filter(|session| session.loss.is_none()).cloned();
         let Some(session) = session else { return };
         let renewed = self.renewed(key, session);
-        // It may have been forgotten or replaced meanwhile.
+        // It may have been ended or replaced meanwhile.
         let mut table = self.table();
         if let Some(known) = table.sessions.get_mut(key).filter(|it| it.number == renewed.number) {
             *known = renewed;
@@ -253,7 +254,7 @@ pub(crate) struct LeaseSessions {
     probe: Arc<MachineProbe>,
 }
 
-/// A lease as its holder knows it: what the holder writes again if the store has forgotten it.
+/// A lease as its holder knows it. The holder writes it again if the store has lost it.
 #[derive(Clone)]
 struct KeptLease {
     lease: Lease,
@@ -285,11 +286,11 @@ impl LeaseSessions {
         Self { sessions: Sessions::new(), store, probe }
     }
 
-    /// Renews the session of this lease from now on. Its grant was asked for after `sent_at`. A lease without a session needs
-    /// nothing.
+    /// Renews the session of this lease from now on. The request for the lease was sent after `sent_at`. Does nothing for a lease
+    /// without a session.
     pub(crate) fn keep(&self, lease: &Lease, sent_at: Moment) {
         let Some(session) = lease.claim.session() else { return };
-        // A TTL that is shorter than the session ends the lease just as well.
+        // A TTL that is shorter than the session ends the lease, too.
         let span = lease.claim.ttl.map_or(session, |ttl| ttl.min(session)).get();
         let (store, probe) = (Arc::clone(&self.store), Arc::clone(&self.probe));
         let kept = KeptLease { lease: lease.clone(), store, probe };
@@ -301,7 +302,7 @@ impl LeaseSessions {
         self.sessions.forget(&id).map(|kept| kept.lease)
     }
 
-    /// Renews the session of this lease now. Returns the lease as it is known then, or why it is lost; none if it has no session.
+    /// Renews the session of this lease now. Returns the current lease, or why it is lost; none if it has no session.
     pub(crate) fn check(&self, id: LeaseId) -> Option<Result<Lease, NotCurrent>> {
         self.sessions.renew_now(&id).map(|kept| kept.map(|kept| kept.lease))
     }

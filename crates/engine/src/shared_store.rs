@@ -1,4 +1,4 @@
-//! A store that several machines share: where it is, which project's leases it has, and how long a holder may be silent.
+//! A store that several machines share: its address, its project, and the span of sessions.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,18 +46,18 @@ pub(crate) enum Server {
     Redis(RedisAddress),
 }
 
-/// What the settings say about a store that several machines share.
+/// The settings of a store that several machines share.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedStoreSettings<'s> {
     /// The address, such as `postgres://HOST/DATABASE`, `etcds://HOST,HOST` or `rediss://HOST`.
     pub address: &'s str,
-    /// The project. Leases of two projects never meet.
+    /// The project. Leases of two projects never conflict.
     pub project: Option<&'s str>,
     /// A file with the password and nothing else.
     pub password_file: Option<&'s Path>,
     /// How long the server may take to answer.
     pub connect_timeout: Duration,
-    /// How long a lease lasts after the last sign of life of a holder on another machine.
+    /// How long a lease lasts after the last heartbeat of a holder on another machine.
     pub session: Ttl,
 }
 
@@ -71,7 +71,7 @@ pub enum SharedStoreError {
     /// No project is named.
     #[error("a store that several machines share needs the name of a project")]
     NoProject,
-    /// The name of the project cannot be one.
+    /// The name of the project is not allowed.
     #[error("`{0}` cannot be the name of a project")]
     BadProject(String),
     /// This program cannot reach such a server.
@@ -123,7 +123,7 @@ impl SharedStore {
         }
     }
 
-    /// What tells this store from every other one: the server and the project.
+    /// A unique name of this store: the server and the project.
     pub fn id(&self) -> String {
         format!("{}#{}", self.address(), self.project)
     }
@@ -140,7 +140,7 @@ impl SharedStore {
         }
     }
 
-    /// How long a lease lasts after the last sign of life of a holder on another machine.
+    /// How long a lease lasts after the last heartbeat of a holder on another machine.
     pub fn session(&self) -> Duration {
         self.session.get()
     }

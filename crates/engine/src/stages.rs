@@ -165,9 +165,9 @@ pub enum StageError {
     /// A file operation failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// What failed, as a verb.
         action: &'static str,
-        /// On what.
+        /// The file or folder.
         path: std::path::PathBuf,
         /// What the system said.
         source: std::io::Error,

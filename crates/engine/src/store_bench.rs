@@ -25,7 +25,7 @@ pub struct StoreBench {
 }
 
 impl Engine {
-    /// Acquires and releases the name `lockkeeper-bench/HOST` this often. Returns what blocks it if somebody else does the same.
+    /// Acquires and releases the name `lockkeeper-bench/HOST` this often. Returns the blockers if another process holds it.
     pub fn bench(&self, pairs: u32) -> Result<Result<StoreBench, Vec<Blocker>>, OpenError> {
         let resident = self.resident().map_err(OpenError::Machine)?;
         let host = &self.probe().origin().host;
@@ -51,7 +51,7 @@ impl Engine {
                 Outcome::Held(blockers) => return Ok(Err(blockers)),
                 Outcome::Waiting(_) | Outcome::Deadlock(_) | Outcome::Gone => return Ok(Err(Vec::new())),
             };
-            // A lease that is lost meanwhile was acquired all the same.
+            // A lease that is lost meanwhile still counts: it was acquired.
             let _ = self.release(lease.id, Some(lease.token))?;
             spans.push(begun.elapsed());
         }

@@ -1,4 +1,4 @@
-//! The leases that a process runs under, as `exec` and workers tell their commands: `LOCKKEEPER_UNDER=FOLDER:L1,L2`.
+//! The leases that a process runs under. `exec` and workers pass them to their commands: `LOCKKEEPER_UNDER=FOLDER:L1,L2`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_for_a_store_is_read_for_it_alone() {
+    fn leases_are_read_for_their_own_store_only() {
         let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let leases = [LeaseId(7), LeaseId(12)];
         let value = value(here.path(), &leases);

@@ -22,9 +22,9 @@ use lockkeeper_platform::tree::{Root, Stop, stop_tree};
 use lockkeeper_platform::{clock, poll, process};
 use lockkeeper_store::{Granted, StoreError, Waker};
 
-/// How often a waiter looks although nothing happened. Nothing relies on it: see the description of the module.
+/// How often a waiter reads the store although nothing happened: see the last sentence of the module's description.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How often a waiter looks at a holder that it cannot watch.
+/// How often a waiter reads the store if it cannot watch a holder.
 const LOOK_AT_UNWATCHED_EVERY: Duration = Duration::from_millis(100);
 
 /// How long to wait, and what may end the wait.
@@ -56,12 +56,12 @@ pub(super) enum Slept {
     TimedOut(Waiting),
     /// One of the interrupts came.
     Interrupted(Waiting),
-    /// Somebody else removed the ticket.
+    /// Another process has removed the ticket.
     Gone,
 }
 
 impl Engine {
-    /// Sleeps until the ticket is granted. Whatever happens, it leaves the ticket in line.
+    /// Sleeps until the ticket is granted. In all other cases it leaves the ticket in line.
     pub(super) fn sleep_until_granted(
         &self,
         mut waiting: Waiting,
@@ -136,8 +136,8 @@ impl Engine {
         }
     }
 
-    /// Calls the store again while it cannot be reached, for as long as it may take to answer. A server that is started again is
-    /// back within seconds, and a waiter keeps its place for longer.
+    /// Calls the store again while it cannot be reached, until the outage time is over. A server that is restarted answers again
+    /// within seconds, and a ticket stays in line for longer than that.
     fn through_outage<T>(&self, mut call: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
         let until = clock::now().after(self.outage);
         loop {
@@ -161,7 +161,7 @@ impl Engine {
             });
         };
         Ok(match self.check_upgrade(ticket.id, lease, terms)? {
-            // Somebody removed the ticket, and the lease is still shared.
+            // Another process has removed the ticket, and the lease is still shared.
             Outcome::Granted(grant) if !grant.lease.claim.satisfies(&ticket.claim.resources) => Outcome::Gone,
             outcome => outcome,
         })
@@ -201,8 +201,8 @@ impl Engine {
         }
     }
 
-    /// Waits until a revoked lease is not held any more. Returns false if it still is after `grace`, and its holder has not confirmed
-    /// that it stops its work.
+    /// Waits until a revoked lease is not held any more. Returns false if it still is after `grace`, and its holder has not
+    /// confirmed that it stops its work.
     pub(super) fn wait_until_gone(&self, lease: &Lease, grace: Duration) -> Result<bool, StoreError> {
         let until = Instant::now() + grace;
         let mut pause = Duration::from_millis(1);
@@ -235,7 +235,7 @@ impl Engine {
     /// Stops the processes of a holder whose time is up, if it holds under the contract `kill`. Returns whether it did.
     pub fn stop_if_overdue(&self, lease: &Lease, grace: Duration) -> Result<bool, StoreError> {
         let Some(process) = lease.claim.proof.process() else { return Ok(false) };
-        // Whom this process may not signal it can only wait for.
+        // A holder that this process may not signal cannot be stopped from here.
         let may_be_stopped = lease.claim.contract == Contract::Kill
             && self.probe.shares_pids_with(&lease.claim.proof.origin)
             && process::foreign_user(process).is_none();
@@ -292,10 +292,10 @@ fn refresh_within(ticket: &Ticket) -> Duration {
     if ticket.lapses_at().is_some() { LOOK_EVERY.min(ticket.patience().get() / 3) } else { LOOK_EVERY }
 }
 
-/// The lease that a wake-up brought, if it is that of this ticket and the waiter need not write anything to take it: the waiter
-/// stays with it, and it has no TTL.
+/// The lease that a wake-up carries, if it is that of this ticket and the waiter can take it without a write: the waiter holds it
+/// as a resident process, and it has no TTL.
 ///
-/// A wake-up that comes late may bring a lease that is lost again. That can also happen right after a read of the store.
+/// A late wake-up may carry a lease that is lost again. The same can happen right after a read of the store.
 fn grant_of(ticket: &Ticket, granted: Granted) -> Option<Grant> {
     let is_plain = ticket.is_resident() && ticket.claim.ttl.is_none() && ticket.upgrades.is_none();
     let is_ours = is_plain && granted.id == ticket.id;

@@ -1,4 +1,4 @@
-//! Waker pool: a process that waits often uses its wakers again, since creating one costs several system calls.
+//! Waker pool: a process that waits often reuses its wakers, because creating one costs several system calls.
 
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -89,7 +89,7 @@ pub enum StoreError {
         /// Which file system.
         kind: &'static str,
     },
-    /// The database is of another boot, and somebody may be using it.
+    /// The database is of another boot, and a process of another machine may be using it.
     #[error("{address} is in use by another machine: {why}")]
     InUseElsewhere {
         /// Which file.

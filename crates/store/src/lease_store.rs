@@ -20,8 +20,8 @@
 //! - **Serializable.** The changes are committed only if everything that the transaction showed is still so. That includes what
 //!   was not there: a record that was added to a key range that the transaction has read is a change. A store may also return
 //!   `Changed` without need, as long as some transaction makes progress.
-//! - **All or nothing.** Other users see all changes of a commit or none, whichever process dies when. A dropped transaction
-//!   changes nothing.
+//! - **All or nothing.** Other users see all changes of a commit or none, also if a process dies at any point. A dropped
+//!   transaction changes nothing.
 //! - **Strict changes.** A change that does not fit the records (see [`Change`]) fails the commit with
 //!   [`StoreError::Mismatch`]. Changes apply in the order of the list.
 //! - **Numbers.** [`Records::next_number`] returns a number that is larger than every number that the store returned before, also

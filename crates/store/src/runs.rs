@@ -8,8 +8,9 @@
 //!
 //! # Contract
 //!
-//! - **Atomic.** Each call of a function that writes is one transaction. Other users see all of it or nothing, whichever process
-//!   dies when. A run, its event, the status of its request and the readiness of the requests that depend on it change together.
+//! - **Atomic.** Each call of a function that writes is one transaction. Other users see all of it or nothing, also if a process
+//!   dies at any point. A run, its event, the status of its request and the readiness of the requests that depend on it change
+//!   together.
 //! - **Compare-and-set.** A transition applies to a run whose version is one less than that of the new record. So no update is
 //!   lost, and each version of a run has exactly one event. Transitions of one call apply in the order of the list, so one run
 //!   can move twice. A transition that does not apply changes nothing, and does not keep the others from applying.

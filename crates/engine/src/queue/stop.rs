@@ -5,7 +5,7 @@ use lockkeeper_core::queue::Stop;
 use lockkeeper_store::runs::AutoRun;
 use serde::{Deserialize, Serialize};
 
-/// A check of the doctor that failed, so that the queue does not go on.
+/// A check of the doctor that failed and stopped the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FailedCheck {
@@ -42,7 +42,7 @@ struct Written {
 }
 
 impl QueueStop {
-    /// Reads why an auto-run ended; none while it goes on, and if a newer version wrote a reason that is not known.
+    /// Reads why an auto-run ended; none while it is under way, or if a newer version wrote a reason that this one does not know.
     pub fn of(auto: &AutoRun) -> Option<Self> {
         let text = auto.ended.as_deref()?;
         let written: Option<Written> = serde_json::from_str(text).ok();

@@ -37,7 +37,7 @@ impl Runs {
             .make()
             .and_then(|()| folder.put(&folder.answer(), answer.as_bytes()))
             .map_err(RunError::Machine)?;
-        // Somebody else may have answered since.
+        // Another process may have answered since.
         if self.store.requeue(&[new])? == [true] {
             self.store.sync()?;
             return Ok(id);
@@ -56,7 +56,7 @@ impl Runs {
         match self.replace(&request, None) {
             Ok(submitted) => Ok(submitted.run),
             Err(SubmitError::Run(error)) => Err(error),
-            // Somebody else has answered since.
+            // Another process has answered since.
             Err(SubmitError::Refused(_)) => {
                 let status = self.request(&request.id)?.request.status;
                 Err(RunError::NotAsked { request: request.id, status })
@@ -66,7 +66,7 @@ impl Runs {
 }
 
 impl RunFolder {
-    /// The answer that its command gets; none if nobody has answered.
+    /// The answer for its command; none if there is none.
     pub(crate) fn read_answer(&self) -> io::Result<Option<String>> {
         let path = self.answer();
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };

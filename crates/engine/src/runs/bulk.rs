@@ -94,7 +94,7 @@ impl Runs {
         Ok(Forecast { matched: sum(&|_| true), movable: sum(&|status| bulk.moves(status)), newest })
     }
 
-    /// Changes as many requests as the limit of the filter says, the latest first.
+    /// Changes at most as many requests as the limit of the filter, the latest first.
     pub fn bulk(&self, bulk: &Bulk, filter: &RequestFilter) -> Result<Done, RunError> {
         let mut done = Done::default();
         let mut from = filter.clone();
@@ -105,7 +105,7 @@ impl Runs {
         }
         let mut left = filter.limit;
         loop {
-            // One more than needed tells whether there are more.
+            // One more than needed, to know whether there are more.
             from.limit = left.min(BATCH) + 1;
             let mut batch = self.store.snapshot()?.matching(&from)?;
             let has_more = batch.len() == from.limit;

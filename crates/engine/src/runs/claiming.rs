@@ -51,7 +51,7 @@ impl Runs {
         Ok(claimed)
     }
 
-    /// The run that was claimed with this kernel lock. A claim that failed may have been committed all the same.
+    /// The run that was claimed with this kernel lock. A call that failed may still have been committed.
     pub(crate) fn claimed_with(&self, lock: HolderId) -> Result<Option<(Run, Request)>, StoreError> {
         let records = self.store.snapshot()?;
         with_request(&*records, records.run_with_lock(lock)?)

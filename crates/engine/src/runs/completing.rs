@@ -4,7 +4,7 @@
 //! | type | what it is |
 //! |---|---|
 //! | [`lockkeeper_core::run::Ending`] | the exit status of a command: an exit code or a signal |
-//! | [`AttemptOutcome`] | what was seen of the command: it ended, was stopped, timed out, vanished, … |
+//! | [`AttemptOutcome`] | what the worker observed: the command ended, was stopped, timed out, vanished, … |
 //! | [`Outcome`] | that, or why nothing has to be written |
 //! | [`AttemptResult`] | the outcome with its run, its request and its time |
 //! | [`Completed`] | the runs after their results were written, and the runs that were claimed with them |
@@ -25,7 +25,7 @@ use lockkeeper_store::runs::{Claims, Moved};
 pub(crate) enum Outcome {
     /// The worker observed this, and the end is not written yet.
     Observed(AttemptOutcome),
-    /// The end was written before the command was stopped: somebody ended the run with `run mark`.
+    /// The end was written before the command was stopped: a user ended the run with `run mark`.
     Recorded,
     /// Another worker has the run by now.
     Superseded,
@@ -67,7 +67,7 @@ impl Runs {
     /// claim take another one. An end that is recorded already clears the processes in a transaction of its own.
     ///
     /// A power cut may lose the transaction before [`Runs::sync`] has returned. `retried` says that the same call
-    /// failed before: its transaction may have been committed all the same, and nothing is done twice.
+    /// failed before: its transaction may still have been committed, and nothing is done twice.
     pub(crate) fn complete<'e>(
         &self,
         ends: impl Iterator<Item = &'e AttemptResult>,
@@ -169,7 +169,7 @@ fn decide(end: &AttemptResult, run: &Run) -> Step {
     };
     let mut steps = Vec::new();
     if matches!(outcome, AttemptOutcome::Stopped(_)) && run.status() == Status::Running {
-        // A worker that has to stop ends its commands although nobody canceled the runs.
+        // A worker that has to stop ends its commands although the runs were not canceled.
         steps.extend(transition::cancel(run, at, Some("the worker was stopped".to_owned())));
     }
     let latest = steps.last().map_or(run, |canceled| &canceled.run);
@@ -178,7 +178,7 @@ fn decide(end: &AttemptResult, run: &Run) -> Step {
             steps.push(finished);
             Step::Move(steps)
         }
-        // The end is there already: somebody ended the run with `run mark`, or the same call was committed before.
+        // The end is written already: a user ended the run with `run mark`, or the same call was committed before.
         Err(TransitionError::Status(_)) => Step::ClearProcesses(run.clone()),
         Err(
             TransitionError::Claim { .. }

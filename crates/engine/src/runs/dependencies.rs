@@ -12,7 +12,7 @@ use super::{RunError, Runs};
 /// How many requests are looked at for those that can never start.
 const MOST: usize = 1000;
 
-/// A queued request that can never start, unless somebody retries those that it comes after.
+/// A queued request that can never start, unless the requests before it are retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// The request.
@@ -43,7 +43,7 @@ impl Runs {
         let waits = |status: RequestStatus, unmet: u32| status == RequestStatus::Queued && unmet > 0;
         for one in records.open_requests(0, MOST)?.into_iter().filter(|one| waits(one.status, one.unmet)) {
             let because = failed_before(records, &one.request.id)?;
-            // The executor of a stage says itself what it does not start.
+            // The executor of a stage reports by itself what it does not start.
             if !because.is_empty() && one.request.conductor().is_none() {
                 stuck.push(Stuck { request: one.request.id, because });
             }

@@ -28,7 +28,7 @@ pub(crate) fn of_this_machine(
     of_submitter(variables).into_iter().filter(|(name, _)| is_of_a_place(name)).collect()
 }
 
-/// Whether the command gets this variable without being asked.
+/// Whether the command inherits this variable by default.
 fn is_inherited(name: &str) -> bool {
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

@@ -23,7 +23,7 @@ impl RunFolder {
         Self { path: state.join("runs").join(run.as_str()) }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -19,7 +19,7 @@ use super::{RunError, Runs, found, short_id};
 
 /// Lists compute positions in the queue only up to this one.
 const COUNTED: usize = 200;
-/// A shorter part of an id names no run: an id would begin with it by chance.
+/// A shorter part of an id names no run: it would match many ids by chance.
 const SHORTEST_PART: usize = 3;
 
 /// A run with its request and its events.
@@ -233,7 +233,7 @@ impl Runs {
         Ok(Changes { events: records.events_after(position, limit)?, auto_run: records.auto_run()? })
     }
 
-    /// The last auto-run. The queue's lease says whether it still goes on.
+    /// The last auto-run. It is still under way while the queue's lease is held.
     pub fn auto_run(&self) -> Result<Option<AutoRun>, RunError> {
         Ok(self.store.snapshot()?.auto_run()?)
     }
@@ -290,7 +290,7 @@ fn latest_by_part(records: &dyn RunRecords, text: &str) -> Result<Vec<Run>, Stor
     runs.flatten().collect()
 }
 
-/// How many times a list looks at all processes.
+/// How many times a list reads the process table.
 const MOST_LOOKS: u32 = 8;
 
 /// Facts about the queue that one snapshot needs for many runs; each is read once.
@@ -302,7 +302,7 @@ struct Queue<'r> {
     /// The kernel locks of workers and runs; none in a folder that never had any.
     life: Option<Option<LivenessFile>>,
     positions: Option<HashMap<RunId, u64>>,
-    /// How many times it has looked at all processes.
+    /// How many times it has read the process table.
     looks: u32,
 }
 
@@ -383,7 +383,7 @@ impl<'r> Queue<'r> {
         if let Some(user) = run.command.filter(|_| is_held).and_then(process::foreign_user) {
             return Ok(Some(Blocked::OutOfReach(Some(user))));
         }
-        // A look at all processes takes time, so lists do it for the first few only.
+        // Reading the process table takes time, so lists do it for the first few runs only.
         let may_look = !self.many || self.looks < MOST_LOOKS;
         self.looks += u32::from(is_held && may_look);
         let is_hidden = may_look && is_held && life.processes(run.holder).is_empty();

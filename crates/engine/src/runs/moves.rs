@@ -21,12 +21,12 @@ pub struct Canceled {
     pub run: Run,
 }
 
-/// What another program has made of the work of a run, with its words for it.
+/// How another program has ended the work of a run, with the reason in its words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EndedElsewhere {
-    /// It has done it.
+    /// The work is done.
     Done(String),
-    /// It has decided that nobody does it.
+    /// The work was skipped.
     Skipped(String),
 }
 
@@ -75,7 +75,8 @@ impl Runs {
         }
     }
 
-    /// Ends a run that waits, because another program has ended its work. None if somebody has claimed or ended the run meanwhile.
+    /// Ends a run that waits, because another program has ended its work. None if another process has claimed or ended the run
+    /// meanwhile.
     pub(crate) fn end_elsewhere(
         &self,
         run: &Run,

@@ -55,9 +55,9 @@ pub struct NewRequest {
     pub priority: i32,
     /// The requests that have to be done first.
     pub after: Vec<String>,
-    /// How long it may wait in the queue; 0 means no limit, whatever the settings say.
+    /// How long it may wait in the queue; 0 means no limit, also if the settings have one.
     pub queue_timeout: Option<SpanText>,
-    /// How long an attempt may take; 0 means no limit, whatever the settings say.
+    /// How long an attempt may take; 0 means no limit, also if the settings have one.
     pub timeout: Option<SpanText>,
     /// How many attempts there may be after the first.
     pub retries: u32,
@@ -250,7 +250,7 @@ fn limit(what: &'static str, length: usize, limit: usize) -> Result<(), BadReque
 fn made_title(command: &[String]) -> String {
     let command = shown_command(command);
     let words: Vec<&str> = match &command[..] {
-        // The script says more than the name of the shell.
+        // The script describes the work better than the name of the shell.
         [shell, flag, script, ..] if flag == "-c" && shell.ends_with("sh") => vec![script],
         words => words.iter().map(String::as_str).collect(),
     };

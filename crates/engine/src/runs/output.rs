@@ -46,7 +46,7 @@ impl Window {
 pub enum Found {
     /// A match begins at this offset.
     At(u64),
-    /// Nothing yet: the search goes on at this offset.
+    /// Nothing yet: the next search starts at this offset.
     Further(u64),
 }
 

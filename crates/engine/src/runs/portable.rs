@@ -1,4 +1,4 @@
-//! Portable requests: a request of a store that several machines share names no place of the machine that submits it.
+//! Portable requests: on a store that several machines share, a request contains no path of the machine that submits it.
 //!
 //! A folder of the project is kept relative to the root of the project, and looked up in the clone of the worker.
 
@@ -24,7 +24,7 @@ impl Runs {
         Ok(self.store.snapshot()?.hosts(&[&run.id])?.remove(&run.id))
     }
 
-    /// The requests as they are kept.
+    /// The requests as the store keeps them.
     pub(super) fn portable<'r>(&self, requests: &'r [Request]) -> Cow<'r, [Request]> {
         let Some(root) = &self.root else { return Cow::Borrowed(requests) };
         Cow::Owned(requests.iter().map(|request| for_any_machine(root, request.clone())).collect())
@@ -45,7 +45,7 @@ impl Runs {
     }
 }
 
-/// A request of one machine as several machines keep it.
+/// Converts a request of one machine for a store that several machines share.
 pub(crate) fn for_any_machine(root: &Path, request: Request) -> Request {
     match from_root(root, &request.dir) {
         Some(dir) => Request { dir, ..request },
@@ -53,7 +53,7 @@ pub(crate) fn for_any_machine(root: &Path, request: Request) -> Request {
     }
 }
 
-/// A request of several machines as this machine keeps it, with this root of the project.
+/// Converts a request of a shared store for a store of this machine, with this root of the project.
 pub(crate) fn for_this_machine(root: &Path, request: Request) -> Request {
     let dir = if request.dir == "." { root.to_owned() } else { root.join(&request.dir) };
     match dir.into_os_string().into_string() {

@@ -47,7 +47,7 @@ impl Runs {
         self.store.remove_worker(id)
     }
 
-    /// All workers and the runs that they execute, as they were at one moment.
+    /// All workers and the runs that they execute, at one moment.
     pub(crate) fn workers_and_runs(&self) -> Result<WorkersAndRuns, StoreError> {
         let records = self.store.snapshot()?;
         let now = records.now().moment;
@@ -89,7 +89,7 @@ impl Runs {
         Ok(found)
     }
 
-    /// Ends a run that waits for a retry which nobody will make. None if it has changed meanwhile.
+    /// Ends a run whose next attempt will never be made. None if it has changed meanwhile.
     pub(crate) fn abandon_retry(&self, run: &Run, why: &str) -> Result<Option<Run>, RunError> {
         let Some((found, _)) = self.run_with_request(&run.id)? else { return Ok(None) };
         let version = run.version;
@@ -144,8 +144,8 @@ impl Runs {
     /// Ends the attempt of an unattended run that has no live process, as a worker that adopts it would: the run ends, or waits
     /// for its next attempt. If the command has not begun, the run is returned. None if another worker was first.
     ///
-    /// The caller has seen that no process of the run lives and that its worker is dead. `outcome` says what it knows of
-    /// the command.
+    /// The caller has seen that no process of the run lives and that its worker is dead. `outcome` is what it knows about
+    /// the end of the command.
     pub(crate) fn end_unattended(
         &self,
         run: &Run,
@@ -154,7 +154,7 @@ impl Runs {
         let Some((found, request)) = self.run_with_request(&run.id)? else { return Ok(None) };
         let (claim, policy) = (run.claim(), policy(&request));
         let ended = self.try_move(found, |run, now| {
-            // Without a liveness lock nobody can see that the processes of a run have ended.
+            // Without a liveness lock it cannot be seen that the processes of a run have ended.
             if run.process().is_none() {
                 return Err(());
             }

@@ -41,7 +41,7 @@ pub struct Imported {
 
 /// Makes a request of every pending task; the template is the command of the agent.
 ///
-/// Each request has the key `swarm:ID`, so that a task is submitted once, however often its file is imported. `queue` is the path
+/// Each request has the key `swarm:ID`, so that a task is submitted once, also if its file is imported again. `queue` is the path
 /// of the file: workers record there who has a task, and how it ended. The error says what is wrong with the file.
 pub fn import(text: &str, agent: &Template, queue: Option<&Path>) -> Result<Imported, String> {
     let file: File = serde_json::from_str(text).map_err(|error| {

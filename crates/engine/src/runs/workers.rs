@@ -37,7 +37,7 @@ pub struct Host {
     pub jobs: u64,
     /// How many runs its workers execute.
     pub running: usize,
-    /// How long ago one of its workers was last heard of. None where workers have no sessions.
+    /// The time since the last heartbeat of any of its workers. None if workers have no sessions.
     pub silent_for: Option<Duration>,
 }
 
@@ -95,7 +95,7 @@ impl Runs {
         exists.then(|| LivenessFile::open(&self.liveness).ok()).flatten()
     }
 
-    /// What the kernel lock of a worker shows here.
+    /// Observes the kernel lock of a worker.
     pub(super) fn observe(&self, worker: &Worker, life: Option<&LivenessFile>) -> Observation {
         let is_this_boot = || origin::origin().is_ok_and(|here| here.boot == worker.origin.boot);
         match life {
@@ -107,7 +107,7 @@ impl Runs {
     }
 
     /// Whether the files of a worker are in this state folder. A worker of another machine, or of another clone on this one, cannot
-    /// be judged from here: nothing would tell how its commands ended.
+    /// be judged from here: the records of how its commands ended are elsewhere.
     pub(crate) fn has_files_of(&self, worker: &Worker) -> bool {
         worker.heartbeat_at.is_none() || worker_folder(&self.folder, &worker.id).is_dir()
     }
@@ -153,7 +153,7 @@ mod tests {
 
     /// Invariants 3, 4 and 5.
     #[test]
-    fn only_the_kernel_of_its_machine_or_a_silent_session_says_that_a_worker_is_gone() {
+    fn only_the_kernel_of_its_machine_or_an_ended_session_proves_that_a_worker_is_gone() {
         let (one, shared) = (worker(None), worker(Some(30)));
         let after = |seconds| HEARD_AT.after(Duration::from_secs(seconds));
         let other = [Observation::OtherHost, Observation::Lock(LockState::Unreadable)];

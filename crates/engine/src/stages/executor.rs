@@ -58,7 +58,7 @@ pub struct Options {
     pub resume: bool,
     /// The load to assume; none to read the load of the machine.
     pub load: Option<f64>,
-    /// How long a group waits for its locks, whatever the file says.
+    /// How long a group waits for its locks. It replaces the value in the file.
     pub lock_timeout: Option<Duration>,
     /// The folder of group locks that groups take besides their leases.
     pub lock_folders: Option<Folders>,

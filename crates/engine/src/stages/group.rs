@@ -415,7 +415,7 @@ impl GroupExecution<'_> {
                     self.worker.execute(claimed.inheriting(shared))?;
                     locked(&self.control.active).retain(|active| *active != run);
                 }
-                // Somebody broke the group's lease, and another owner has it now. Try again later.
+                // A user broke the group's lease, and another owner has it now. Try again later.
                 ClaimResult::Held(_) | ClaimResult::FileHeld => {
                     let stopped = [self.control.stopped.as_fd()];
                     poll::wait(&stopped, Some(CHECK_EVERY)).map_err(RunError::Machine)?;

@@ -15,7 +15,7 @@ pub(super) struct Patience {
 /// What happens when a wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// A rule may apply, and the group goes on waiting.
+    /// A rule may apply, and the group continues to wait.
     Wait,
     /// The time is up.
     GiveUp,

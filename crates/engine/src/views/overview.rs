@@ -188,7 +188,7 @@ fn unattended(one: &RequestSummary, phrases: &Phrases) -> Option<AttentionView> 
     })
 }
 
-/// Leases that others wait for although nobody can tell whether their holders live.
+/// Leases that block waiters and whose holders cannot be judged from here.
 fn unknown_holders(listing: &Listing, phrases: &Phrases) -> impl Iterator<Item = AttentionView> {
     let waited_for = |id| {
         let blockers = listing.waiters.iter().flat_map(|waiter| &waiter.blockers);

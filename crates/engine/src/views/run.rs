@@ -207,7 +207,7 @@ impl BlockedView {
         }
     }
 
-    /// Adds the leases that are in the way of a request; none when the leases were not read.
+    /// Adds the leases that block a request; none if the leases were not read.
     #[must_use]
     pub fn with_holders(self, request: &Request, leases: Option<&Listing>) -> Self {
         let holders = leases.map_or_else(Vec::new, |leases| HolderView::in_the_way(request, leases));

@@ -104,7 +104,7 @@ impl<'a> Attempt<'a> {
         Self { context, slot, claimed, control, folder, started_at: None, is_reported: false, is_over: true }
     }
 
-    /// Runs the command to its end, then tries to kill what it left.
+    /// Runs the command to its end, then ends the processes that it left.
     pub(super) fn run(mut self) -> Finished {
         let context = self.context;
         let id = self.claimed.run.id.clone();
@@ -114,7 +114,7 @@ impl<'a> Attempt<'a> {
         });
         let ended_at = context.runs.now();
         let Claimed { run, request, lock, lease, files, .. } = self.claimed;
-        // From here on only what the command left running can hold the liveness lock.
+        // From here on only processes that the command left can hold the liveness lock.
         drop(lock);
         context.processes().end_leftovers(&run);
         Finished {
@@ -177,7 +177,7 @@ impl<'a> Attempt<'a> {
                 return Outcome::Observed(AttemptOutcome::NotStarted(error.exit_code(), why));
             }
         };
-        // With a lease the worker keeps its copy until the release, so that nobody reaps the lease in between.
+        // With a lease the worker keeps its copy until the release: otherwise another process could reap the lease in between.
         if self.claimed.lease.is_none() {
             // The command holds the lock now. A copy kept here would leak into other commands between fork and exec.
             self.claimed.lock = None;
@@ -191,8 +191,8 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// The variables besides those of the request. On a store that several machines share the request has none that describe a
-    /// place: they are those of this worker, unless the request names them.
+    /// The variables besides those of the request. On a store that several machines share, a request has no variables that describe
+    /// a place: the worker adds its own, unless the request has them.
     fn variables<'v>(&self, own: &'v [(String, String)]) -> Cow<'v, [(String, String)]> {
         if !self.context.runs.is_shared() {
             return Cow::Borrowed(own);
@@ -284,7 +284,7 @@ impl<'a> Attempt<'a> {
             process,
             at: self.started_at.unwrap_or_else(WallTime::now),
         };
-        // Only a completer that has panicked receives nothing.
+        // The send fails only if the completer has panicked.
         self.is_reported = self.context.messages.send(CompleterMessage::Started(Box::new(started))).is_ok();
     }
 }

@@ -52,8 +52,8 @@ impl Claimed {
         &self.run
     }
 
-    /// Lets the command inherit a descriptor, such as a locked file: the lock then lasts until its processes have ended, whatever
-    /// happens to this one.
+    /// Lets the command inherit a descriptor, such as a locked file: the lock then lasts until its processes have ended, also
+    /// if this process is killed.
     #[must_use]
     pub fn inheriting(self, descriptor: Option<OwnedFd>) -> Self {
         Self { inherit: descriptor, ..self }

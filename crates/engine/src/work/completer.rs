@@ -36,7 +36,7 @@ use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::{ClaimOrder, Claims, Worker as WorkerRecord};
 
-/// The pauses before a store call that failed is tried again. The last one is repeated.
+/// The pauses between tries of a store call that failed. The last one is repeated.
 const RETRY_PAUSES: [Duration; 4] =
     [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
 
@@ -87,7 +87,7 @@ impl Completer {
     /// Any other waits until everything that it held is released.
     pub(super) fn complete(&self, finished: Finished) -> Option<Claimed> {
         if !finished.is_over {
-            // The next worker looks after it: the worker is to end, and processes of the run live.
+            // The worker has to end, and processes of the run live: the next worker rescues the run.
             self.active.remove(&finished.end.run);
             return None;
         }
@@ -103,7 +103,7 @@ impl Completer {
             self.commit(batch, &mut locks);
         }
         drop(locks);
-        // No answer comes if the leader panicked, or gave up on the store.
+        // There is no answer if the leader has panicked, or has given up because the store fails.
         answer.recv().unwrap_or_default()
     }
 
@@ -179,7 +179,7 @@ impl Completer {
         self.events.catch_panic(id, || self.publish(&finished, ended));
         self.release(finished);
         if let Some(reply) = reply {
-            // The thread that asked may not wait any more.
+            // The thread that asked may have ended.
             let _ = reply.send(None);
         }
     }
@@ -206,7 +206,7 @@ impl Completer {
     fn release(&self, finished: Finished) {
         let Finished { end: AttemptResult { run, .. }, files, .. } = finished;
         if let Some((lease, token)) = run.lease().filter(|_| !self.has_processes(&run))
-            // The end of its processes frees it all the same.
+            // The end of its processes frees it, too.
             && let Err(error) = self.leases.release(lease, Some(token))
         {
             self.events.warn(format!("cannot release the lease of {}: {error}", run.id));
@@ -230,7 +230,7 @@ impl Completer {
         }
     }
 
-    /// Stops an attempt whose run was canceled, ended or adopted by others.
+    /// Stops an attempt whose run another process has canceled, ended or adopted.
     fn stop(&self, run: &Run, error: &RunError) {
         let why = match error {
             RunError::Refused { source: TransitionError::Claim { .. }, .. } => Stop::Superseded,
@@ -241,7 +241,7 @@ impl Completer {
         self.active.stop(run, why);
     }
 
-    /// Writes down who holds what for the run. It is for people: a failure is only published.
+    /// Writes the run state file. It is for people: a failure is only published as a warning.
     fn write_stage(&self, run: &Run, lease: Option<&Lease>) {
         let folder = self.runs.folder_of(&run.id);
         if let Err(error) = stage_file::write(&folder, run, lease, &self.worker) {

@@ -27,12 +27,12 @@ pub(super) struct Started {
     pub(super) run: Run,
     pub(super) request: Request,
     pub(super) lease: Option<Lease>,
-    /// None when it could not be found out.
+    /// None if it is unknown.
     pub(super) process: Option<ProcessRef>,
     pub(super) at: WallTime,
 }
 
-/// An attempt that has finished, with all that is still held for it.
+/// An attempt that has finished, with the lease and the files that are still held for it.
 pub(super) struct Finished {
     pub(super) end: AttemptResult,
     pub(super) lease: Option<Lease>,
@@ -52,7 +52,7 @@ pub(super) struct Committed {
     pub(super) finished: Finished,
     /// The run after its end. None when another worker has it.
     pub(super) ended: Option<Run>,
-    /// Answered when everything is published and released, if somebody waits for that.
+    /// Answered when everything is published and released, if a thread waits for that.
     pub(super) reply: Option<Sender<Option<Claimed>>>,
 }
 

@@ -17,7 +17,7 @@ use crate::runs::{RunError, Runs};
 use lockkeeper_platform::pipe;
 use lockkeeper_platform::tree::{Root, Stop as TreeStop, stop_tree};
 
-/// Why an attempt has to stop. A later one of the list overrules an earlier one.
+/// Why an attempt has to stop. A later variant replaces an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The run was canceled.
@@ -65,7 +65,7 @@ pub(super) struct Control {
     /// The claim that it is for.
     claim: u64,
     stop: AtomicU8,
-    /// The thread may have used it for other runs before, so that it may wake for nothing.
+    /// The thread may have used it for earlier runs, so a wake-up may be late and without a reason.
     pipe: Arc<WakePipe>,
 }
 
@@ -148,8 +148,8 @@ impl ActiveRuns {
         }
     }
 
-    /// Tells attempts what happened to their runs in the store. `ours` are the runs that the store says are executed by
-    /// this worker.
+    /// Sends attempts what happened to their runs in the store. `ours` are the runs that this worker executes according to the
+    /// store.
     pub(super) fn forward(&self, ours: &[Run], runs: &Runs) -> Result<(), RunError> {
         let all: Vec<_> =
             locked(&self.controls).iter().map(|(id, control)| (id.clone(), Arc::clone(control))).collect();
@@ -157,7 +157,7 @@ impl ActiveRuns {
             match ours.iter().find(|run| run.id == id) {
                 Some(run) if run.status() == Status::Cancelling => control.stop(Stop::Canceled),
                 Some(_) => {}
-                // It may have been claimed or have ended just now: only its record tells.
+                // It may have been claimed or have ended just now: its record shows which.
                 None => match runs.run_with_request(&id)? {
                     Some((run, _)) if run.claim() != control.claim => control.stop(Stop::Superseded),
                     Some((run, _)) if run.status().is_terminal() => control.stop(Stop::Recorded),

@@ -27,14 +27,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// How and when a command ended, on the clock of this machine. The time is not known after a reboot.
 pub(super) type SeenEnd = (Ending, Option<Moment>);
 
-/// What is known of a command.
+/// What is known about the end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// There is no record: the command had no guardian, or has not begun.
     Nothing,
     /// The record has no end yet. The guardian lives and will write it.
     Guarded,
-    /// The record has no end, and its guardian is dead: nobody will write one.
+    /// The record has no end, and its guardian is dead: there will be none.
     NeverWritten,
     /// The command ended like this.
     Ended(SeenEnd),
@@ -84,7 +84,7 @@ pub(super) fn is_needed(folder: &Path, holders: &[HolderId]) -> bool {
 
 /// What a seen end means for a run whose worker did not see it.
 pub(super) fn outcome(runs: &Runs, run: &Run, (ending, at): SeenEnd) -> AttemptOutcome {
-    // Its worker may have stopped it: such a run is no success, whatever its command returned.
+    // Its worker may have stopped it: such a run is no success, also if its command returned 0.
     let is_late = |limit| at.is_some_and(|at| runs.local_moment(limit) <= at);
     if run.times_out_at().is_some_and(is_late) {
         AttemptOutcome::TimedOut(Some(ending))

@@ -13,7 +13,7 @@ enum State {
     #[default]
     None,
     Some(Arc<Guardian>),
-    /// None can be started here. The worker starts its commands itself.
+    /// A guardian cannot be started here. The worker starts its commands itself.
     Impossible,
 }
 

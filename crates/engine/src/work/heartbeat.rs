@@ -1,9 +1,9 @@
 //! Heartbeats of workers that execute something, and how other workers notice that they stopped.
 //!
-//! The kernel shows at once when a worker has died. Heartbeats are for a worker that is alive and does nothing: it was
-//! stopped, or its container was frozen. A heartbeat is a counter in a file of its own, so that it never waits for the
-//! disk. An observer compares it only with its own earlier looks, so that no clock matters: when a whole machine slept,
-//! all counters are as they were.
+//! The kernel shows at once when a worker has died. Heartbeats show that a live worker does nothing: it was stopped, or its
+//! container was frozen. A heartbeat is a counter in a file of its own, so that it never waits for the disk. An observer compares
+//! a counter only with the value that it read before, so no wall clock matters: while the whole machine is suspended, no counter
+//! changes.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -74,7 +74,7 @@ impl HeartbeatFile {
         let (file, count, every) = (Arc::clone(&self.file), Arc::clone(&self.count), self.every);
         let body = move || {
             loop {
-                // A heartbeat that cannot be written counts as missed. Others act after several.
+                // A heartbeat that cannot be written counts as missed. Other workers act after several missed ones.
                 let _ = beat(&file, &count, every);
                 match stop.recv_timeout(every) {
                     Err(RecvTimeoutError::Timeout) => {}
@@ -108,9 +108,9 @@ impl Drop for Heartbeat {
     }
 }
 
-/// The last counter that was seen of a worker.
+/// The last counter of a worker that was read.
 #[derive(Debug)]
-struct Seen {
+struct LastCounter {
     line: String,
     since: Instant,
     looks: u32,
@@ -119,14 +119,14 @@ struct Seen {
 /// Watches the heartbeats of other workers.
 #[derive(Debug, Default)]
 pub(super) struct HeartbeatWatch {
-    seen: HashMap<WorkerId, Seen>,
+    last: HashMap<WorkerId, LastCounter>,
     next: Option<Instant>,
     /// The shortest interval of the workers that were looked at last.
     shortest: Option<Duration>,
 }
 
 impl HeartbeatWatch {
-    /// When to read the counters next. None if no other worker executes anything.
+    /// When to read the counters next. None if `anybody` is false: no other worker executes anything.
     pub(super) fn due(&mut self, anybody: bool, every: Duration) -> Option<Instant> {
         if !anybody {
             *self = Self::default();
@@ -154,18 +154,18 @@ impl HeartbeatWatch {
         }
         let mut silent = Vec::new();
         let mut intervals = Vec::new();
-        let mut before = std::mem::take(&mut self.seen);
+        let mut before = std::mem::take(&mut self.last);
         for worker in workers {
             let line = fs::read_to_string(path(state, worker)).unwrap_or_default();
             let seen = match before.remove(worker) {
-                Some(known) if known.line == line => Seen { looks: known.looks + 1, ..known },
-                Some(_) | None => Seen { line, since: now, looks: 1 },
+                Some(known) if known.line == line => LastCounter { looks: known.looks + 1, ..known },
+                Some(_) | None => LastCounter { line, since: now, looks: 1 },
             };
             intervals.extend(interval_in(&seen.line));
             if seen.looks > MISSED_BEATS && now.duration_since(seen.since) >= silent_after(&seen.line) {
                 silent.push(worker.clone());
             }
-            self.seen.insert(worker.clone(), seen);
+            self.last.insert(worker.clone(), seen);
         }
         self.shortest = intervals.into_iter().min();
         self.next = Some(now + self.interval(every));

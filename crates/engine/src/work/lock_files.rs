@@ -49,7 +49,7 @@ enum LockFile {
 /// Why the files of a run were not locked.
 #[derive(Debug)]
 pub(super) enum NotLocked {
-    /// Another program holds one of them, or it cannot be locked: what is in the way.
+    /// Another program holds one of them, or it cannot be locked. Has the reason in words.
     Held(String),
     /// Another program has ended the work of the run.
     Ended(EndedElsewhere),
@@ -199,7 +199,7 @@ impl LockFiles {
         Ok(())
     }
 
-    /// Releases all files; the first failure is returned, the others are released all the same.
+    /// Releases all files, also after a failure. Returns the first failure.
     pub(super) fn release(self) -> Result<(), String> {
         let mut outcome = Ok(());
         for file in self.held {
@@ -261,7 +261,7 @@ fn queue_of(request: &Request) -> Option<TaskQueue> {
     Some(TaskQueue::new(path))
 }
 
-/// What became of the task of a run; none while another attempt follows.
+/// How the task of a run ended; none while another attempt follows.
 fn task_end(run: &Run, output: &str) -> Option<TaskEnd> {
     if run.waits_for_retry() {
         return None;

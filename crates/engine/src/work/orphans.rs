@@ -1,9 +1,9 @@
 //! Orphans: the runs of a process that was killed, on a store that several machines share. Its session guardian rescues them.
 //!
 //! Another machine sees only the session of a worker. If the worker is killed, its session would end while its commands live, and
-//! another machine would end their runs and start them again. So the session guardian of the process adopts the runs at once, as a
-//! worker with a session of its own, and waits for the ends of the commands. If it cannot reach the store, it ends the commands before
-//! the session of the killed worker can end.
+//! another machine would end their runs and start them again. So the session guardian of the process adopts the runs at once, as
+//! a worker with a session of its own, and waits for the ends of the commands. If it cannot reach the store, it ends the commands
+//! before the session of the killed worker can end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::start_records;
 use super::worker::Worker;
 use crate::runs::RunError;
 
-/// How soon a store that cannot be reached is tried again, and how often the runs are surveyed.
+/// The pause before a store that cannot be reached is tried again, and between two surveys of the runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The workers of a process that was killed.
@@ -35,12 +35,12 @@ pub struct Orphans {
     grace: Duration,
     /// When their commands have to be stopped, unless they were adopted.
     stop_at: Moment,
-    /// When others may have ended their runs.
+    /// From when on another machine may have ended their runs.
     end_at: Moment,
 }
 
 impl Orphans {
-    /// Finds the workers of a process by what they left in the state folder; none if it has left nothing.
+    /// Finds the workers of a process by their files in the state folder; none if there are none.
     pub fn of(process: ProcessRef, state: &Path, grace: Duration) -> Option<Self> {
         let mut found: Option<Self> = None;
         for folder in reusable_log::folders(state) {
@@ -85,7 +85,7 @@ impl Orphans {
                 Err(_) => return,
             }
         };
-        // Other workers of this machine take it for silent without a heartbeat.
+        // Without a heartbeat, other workers of this machine would count it as silent.
         let _heartbeat = worker.start_heartbeat();
         let is_orphan = |run: &Run| run.worker().is_some_and(|id| self.workers.contains(id));
         loop {
@@ -114,7 +114,7 @@ impl Orphans {
             for run in &runs {
                 let mark = process_mark(run);
                 scope.spawn(move || {
-                    // What cannot be ended is named by the doctor.
+                    // The doctor names processes that cannot be ended.
                     let _ = stop_tree(&Stop { root: Root::Marked, grace: self.grace, mark: Some(&mark) });
                 });
             }

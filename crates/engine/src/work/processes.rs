@@ -19,13 +19,13 @@ use lockkeeper_platform::tree::{self, Root, Stop, stop_tree};
 /// The variable that every process of a run has in its environment.
 pub(crate) const RUN_ID: &str = "LOCKKEEPER_RUN_ID";
 
-/// A liveness lock that seems to be shared is looked at again after these pauses, while other commands may start.
+/// A liveness lock that seems to be shared is read again after these pauses, while other commands may start.
 const PAUSES: [Duration; 3] =
     [Duration::from_micros(200), Duration::from_micros(500), Duration::from_millis(1)];
-/// It counts as shared when it is held at this many more looks, during which no other command starts.
+/// It counts as shared if it is still held at this many more reads, during which no other command starts.
 const LOOKS: u32 = 4;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(250);
-/// How often processes are looked at again that could not be ended.
+/// How often processes that could not be ended are checked again.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The process mark of a run: `NAME=value` in the environment of each of its processes.
@@ -61,7 +61,7 @@ impl RunProcesses<'_> {
         let mark = process_mark(&run.id);
         let left = process::reap_orphans().into_iter().any(|orphan| tree::has_mark(orphan, &mark));
         if left || run.process().is_some_and(|process| self.is_shared(process.holder)) {
-            // A daemon that nobody may look at does not keep a run whose command has ended by itself.
+            // The command has ended by itself, so the run does not wait for a daemon that this user may not look at.
             if let Some(left) = self.end_seen(run) {
                 self.events.warn(left);
             }
@@ -72,7 +72,7 @@ impl RunProcesses<'_> {
     /// Ends every process of a run, and waits for those that this process may not end. Returns false if the worker has to end
     /// before they are gone: then the run is not over, and is left to the next worker.
     ///
-    /// `lock` is what this process has of the liveness lock of the run. It is given up when only unseen processes may be left.
+    /// `lock` is this process's copy of the liveness lock of the run. It is dropped when only unseen processes may be left.
     pub(super) fn end_all(&self, run: &Run, lock: &mut Option<LivenessLock>) -> bool {
         let mut told = false;
         loop {
@@ -91,8 +91,8 @@ impl RunProcesses<'_> {
         }
     }
 
-    /// Ends every process that carries the run's mark, and those that share its liveness lock without the mark. Returns what to
-    /// say about those that are left.
+    /// Ends every process that carries the run's mark, and those that share its liveness lock without the mark. Describes those
+    /// that are left.
     fn end_seen(&self, run: &Run) -> Option<String> {
         let mark = process_mark(&run.id);
         let mut left = self.end_tree(Root::Marked, Some(&mark));
@@ -136,7 +136,7 @@ impl RunProcesses<'_> {
     }
 
     /// Whether any process shares a liveness lock. A command that is just being started has a copy of every lock for a
-    /// moment. So the lock is looked at several times before other commands are kept from starting.
+    /// moment. So the lock is read several times before starts of other commands are blocked.
     fn is_shared(&self, holder: HolderId) -> bool {
         let look = || self.leases.probe().liveness_file().look(holder) == LockState::Held;
         let stays_held = |held: bool, pause: Duration| {

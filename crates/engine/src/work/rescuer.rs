@@ -1,4 +1,4 @@
-//! Adopts runs whose worker is dead or silent. Completes each as its command ended; as LOST only if nobody knows.
+//! Adopts runs whose worker is dead or silent. Completes each as its command ended, or as LOST if that is unknown.
 //!
 //! It judges only by evidence: the liveness lock that the processes of a run share, the liveness lock and the heartbeat of
 //! its worker, the boot. What it cannot judge it leaves alone. The completer writes the ends of adopted runs. The rescuer
@@ -51,7 +51,7 @@ const END_POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Poll interval for a command that has no pidfd.
 const COMMAND_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What was found out about the worker of a run.
+/// The state of the worker of a run.
 #[derive(Clone, Copy)]
 enum Found {
     /// The worker is dead. Holds the command's process, if it is alive.
@@ -97,13 +97,13 @@ impl Rescuer {
             adopted.extend(self.rescue_one(one, None)?);
         }
         for thread in adopted {
-            // A thread that panicked has said so.
+            // A thread that panics publishes a warning.
             let _ = thread.join();
         }
         Ok(())
     }
 
-    /// Finds out who executes what, and removes dead workers that have no run left.
+    /// Surveys which worker executes which run, and removes dead workers that have no run left.
     pub(super) fn survey(&self) -> Result<Survey, RunError> {
         let own = Some((&self.worker.id, &*self.active));
         let survey = Surveyor { runs: &self.runs, leases: &self.leases, own, grace: self.grace }.survey()?;
@@ -159,12 +159,12 @@ impl Rescuer {
         self.end_stage_attempts(|_| true)
     }
 
-    /// Replaces the silent worker of a run. Nothing happens if somebody else was first.
+    /// Replaces the silent worker of a run. Does nothing if another process was first.
     pub(super) fn replace_worker(&self, run: &Run) -> Result<(), RunError> {
         self.adopt(run, Found::Silent, None).map(drop)
     }
 
-    /// Ends those runs of stages that wait for an attempt which nobody will make: their `stages run` is gone.
+    /// Ends those runs of stages whose next attempt will never be made, because their `stages run` is gone.
     pub(super) fn end_stage_attempts(&self, wanted: impl Fn(&Run) -> bool) -> Result<(), RunError> {
         for run in stage_attempts::unmade(&self.runs, &self.leases)?.into_iter().filter(wanted) {
             if let Some(ended) = self.runs.abandon_retry(&run, stage_attempts::WHY)? {
@@ -195,7 +195,7 @@ impl Rescuer {
         Ok(())
     }
 
-    /// Adopts a run. None when somebody else was first.
+    /// Adopts a run. None if another process was first.
     fn adopt(
         &self,
         run: &Run,
@@ -203,11 +203,11 @@ impl Rescuer {
         wake: Option<&Arc<WakePipe>>,
     ) -> Result<Option<JoinHandle<()>>, RunError> {
         let pipe = WakePipe::new().map_err(RunError::Machine)?;
-        // Started first: without a thread the run is left to others.
+        // The thread is started first: without it the run is not adopted.
         let (sender, adopted) = channel::<(Run, Request, LockFiles, Arc<Control>)>();
         let (rescuer, wake) = (self.clone(), wake.map(Arc::clone));
         let work = move || {
-            // Nothing comes if somebody else was first.
+            // The channel is closed if another process was first.
             let Ok((run, request, files, control)) = adopted.recv() else { return };
             rescuer.complete_adopted(run, request, files, found, &control);
             if let Some(wake) = wake {
@@ -272,7 +272,7 @@ impl Rescuer {
                 }
             }
         };
-        // The end is written when nothing of the run is left, not when everything was signalled.
+        // The end is written when no process of the run is left. A signal alone is not enough.
         let is_over = outcome == Outcome::Superseded || self.end_processes(&run);
         let ended_at = seen_at.unwrap_or_else(|| self.runs.now());
         let files = renewed.end();
@@ -280,7 +280,8 @@ impl Rescuer {
         self.completer.complete(Finished { files, is_over, ..Finished::of(end) });
     }
 
-    /// Waits until the command of a run has ended or has to be ended. Returns what that means, and how it ended if anybody saw it.
+    /// Waits until the command of a run has ended or has to be ended. Returns the outcome, and the end of the command if it is
+    /// known.
     fn wait_for_end(
         &self,
         run: &Run,
@@ -338,7 +339,7 @@ impl Rescuer {
             descriptors.extend(exit.as_ref().map(AsFd::as_fd));
             descriptors.extend(lock_watch.as_ref().map(|lock_watch| lock_watch.as_fd()));
             let limit = times_out_at.map(|at| at.since(clock::now()));
-            // What the command left behind may hold the lock after its end.
+            // Processes that the command left may hold the lock after its end.
             let again = exit.is_none().then_some(COMMAND_POLL_INTERVAL);
             let session = self.session.as_ref().and_then(|session| session.look_at());
             let session = session.map(|at| at.since(clock::now()));

@@ -1,7 +1,7 @@
-//! The session of a worker on a store that several machines share: how others know that it lives.
+//! The session of a worker on a store that several machines share: it shows other machines that the worker lives.
 //!
 //! The worker renews it by compare-and-set. If that fails for too long, the worker stops its commands before its session can
-//! end, because others may end its runs then and start them again. The time of the last renewal is also in a file,
+//! end, because other machines may then end its runs and start them again. The time of the last renewal is also in a file,
 //! `spare/WORKER/session`, for the guardian of the process: if the worker is killed, the guardian does the same.
 
 use std::fs;
@@ -25,7 +25,7 @@ use crate::sessions::{self, Renew, Renewal, Renewed, Sessions, Validity};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken;
 
-/// The session of one worker, as long as this lives.
+/// The session of one worker. Dropping it ends the renewals.
 pub(super) struct WorkerSession {
     sessions: Sessions<WorkerId, KeptWorker>,
     worker: WorkerId,
@@ -49,12 +49,12 @@ impl WorkerSession {
         Ok(Some(Arc::new(Self { sessions, worker: worker.id.clone(), grace })))
     }
 
-    /// Whether the commands of the worker may go on.
+    /// Whether the commands of the worker may continue.
     pub(super) fn is_valid(&self) -> bool {
         self.sessions.validity(&self.worker, self.grace) == Some(Validity::Valid)
     }
 
-    /// Whether somebody else is this worker now.
+    /// Whether a copy of this worker has taken the session.
     pub(super) fn is_taken(&self) -> bool {
         self.sessions.validity(&self.worker, self.grace) == Some(Validity::Lost(Taken))
     }
@@ -89,7 +89,7 @@ impl Renew for KeptWorker {
         if is_taken {
             return Ok(Err(Taken));
         }
-        // Without it the guardian stops the commands earlier than it had to.
+        // If this fails, the guardian would stop the commands earlier than necessary.
         let _ = Note { sent_at, ..self.note }.write(self.runs.folder(), &self.worker.id);
         Ok(Ok(beat))
     }
@@ -110,13 +110,13 @@ impl KeptWorker {
     }
 }
 
-/// A number that no other heartbeat has.
+/// A random number for a heartbeat.
 fn beat(runs: &Runs) -> Result<i64, StoreError> {
     let number = random::number().map(u64::cast_signed);
     number.map_err(|source| StoreError::io("draw a number for", runs.folder(), source))
 }
 
-/// What a worker tells the guardian of its process.
+/// The note of a worker for the guardian of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) process: ProcessRef,

@@ -21,7 +21,7 @@ pub(super) struct Slots {
 struct State {
     /// Slots that execute a run.
     busy: u32,
-    /// Whether nothing more is claimed.
+    /// Whether the worker drains: it claims nothing more.
     is_draining: bool,
     /// Whether the claimer found nothing that could begin or that waits.
     is_idle: bool,
@@ -92,7 +92,7 @@ impl Slots {
         locked(&self.state).is_draining
     }
 
-    /// Forgets interrupts of the claimer that came before.
+    /// Clears earlier interrupts of the claimer.
     pub(super) fn clear_wakes(&self) {
         self.claimer.clear();
     }

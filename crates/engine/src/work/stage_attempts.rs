@@ -1,8 +1,7 @@
-//! Retries of stages that nobody will make.
+//! Attempts of stages that will never be made.
 //!
-//! A run of a stage that waits for its first or next attempt is for the `stages run` that executes the stage: that one has the leases
-//! of the group. If it is gone, the run ends as its last attempt did, or is canceled if there was none, and `stages run --resume`
-//! executes it again.
+//! Only the `stages run` that executes a stage makes the attempts of its runs, because it has the leases of the groups. If it is
+//! gone, the run ends as its last attempt did, or is canceled if there was none, and `stages run --resume` executes it again.
 
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::run::Run;
@@ -11,7 +10,7 @@ use crate::Engine;
 use crate::runs::{RunError, Runs};
 use crate::stage_names;
 
-/// What the end of such a run says.
+/// The message of the end of such a run.
 pub(crate) const WHY: &str = "its `stages run` is gone: `lockkeeper stages run --resume` executes it again";
 
 /// The runs of stages that wait for an attempt, and whose `stages run` is gone.

@@ -42,8 +42,8 @@ pub(crate) fn write_end(folder: &RunFolder, run: &Run) -> io::Result<()> {
     folder.put(&folder.stage(), format!("{document:#}\n").as_bytes())
 }
 
-/// Writes the end of a run into its file, if that says something else: its worker was killed after the end was committed. Returns
-/// whether it did.
+/// Writes the end of a run into its file, if the file has another state: its worker was killed after the end was committed. Returns
+/// whether it wrote.
 pub(crate) fn mend(folder: &RunFolder, run: &Run) -> io::Result<bool> {
     let text = match folder.read_stage() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -56,7 +56,8 @@ pub(crate) fn mend(folder: &RunFolder, run: &Run) -> io::Result<bool> {
     write_end(folder, run).map(|()| true)
 }
 
-/// Mends the files of the runs with the latest events, after a worker was found dead. The files are for people: what fails stays.
+/// Mends the files of the runs with the latest events, after a worker was found dead. The files are for people: failures are
+/// ignored.
 pub(super) fn mend_latest(runs: &Runs) -> Result<(), StoreError> {
     let records = runs.store().snapshot()?;
     let from = records.last_position()?.saturating_sub(LATEST);

@@ -56,7 +56,7 @@ impl StartRecords {
         (&self.file, &self.ended)
     }
 
-    /// What the guardian writes about the command of a claim. None without a liveness lock, by which it would be found.
+    /// What the guardian writes about the command of a claim. None without a liveness lock, which is the key of the record.
     pub(super) fn note(&self, slot: Option<u32>, run: &Run) -> Option<Note> {
         let holder = run.process()?.holder;
         let place = self.place(slot);
@@ -77,7 +77,7 @@ impl StartRecords {
     }
 }
 
-/// Whether the command of the current claim may have begun. Where a worker made no file, that is not known: yes.
+/// Whether the command of the current claim may have begun. True if the worker made no file, because then it is unknown.
 pub(super) fn may_have_begun(state: &Path, worker: &WorkerId, run: &Run) -> bool {
     let record = record_of(&run.id, run.claim());
     match fs::read_to_string(path(state, worker)) {

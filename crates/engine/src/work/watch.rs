@@ -65,10 +65,10 @@ pub fn unattended_runs(runs: &Runs, leases: &Engine) -> Result<UnattendedRuns, R
     })
 }
 
-/// What the doctor says about unattended runs.
+/// What the doctor reports about unattended runs.
 #[derive(Default)]
 pub(crate) struct UnattendedFindings {
-    /// No process of them lives. Each with what is known of its command.
+    /// No process of them lives. Each has the known outcome of its command.
     pub(crate) gone: Vec<(Run, AttemptOutcome)>,
     /// Their commands live.
     pub(crate) alive: Vec<Run>,
@@ -181,7 +181,7 @@ impl Drop for RescueWatch {
     }
 }
 
-/// What the thread knows.
+/// The state of the thread.
 struct Watcher {
     runs: Runs,
     leases: Engine,
@@ -195,7 +195,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// Begins or ends the worker that rescues. Returns what was seen, and how long to sleep at most.
+    /// Begins or ends the worker that rescues. Returns the survey, and how long to sleep at most.
     fn look(&mut self) -> Result<(Survey, Option<Duration>), RunError> {
         self.changes.reset(self.was_woken);
         let survey = surveyor(&self.runs, &self.leases).survey()?;
@@ -238,7 +238,7 @@ impl Watcher {
         Ok((survey, limit))
     }
 
-    /// Whether an attempt is due that nobody makes, and when the next one is.
+    /// Whether an attempt is due and no pool makes it, and when the next one is due.
     fn due_attempts(&self, survey: &Survey) -> Result<(bool, Option<Moment>), RunError> {
         let now = self.runs.now().moment;
         let waiting = self.runs.waiting_attempts()?;
@@ -259,7 +259,7 @@ impl Watcher {
         let ready = poll::wait(&descriptors, limit).map_err(RunError::Machine)?;
         self.was_woken = self.changes.as_fd().is_some() && ready.contains(descriptors.len() - 1);
         if ready.any() && !ready.contains(0) {
-            // A busy queue changes all the time. The worker of a run is the first to know what becomes of it.
+            // A busy queue changes all the time, and live workers handle these changes: one survey for many of them is enough.
             return Ok(poll::wait(&[end.as_fd()], Some(DEBOUNCE)).map_err(RunError::Machine)?.any());
         }
         Ok(ready.contains(0))

@@ -37,10 +37,10 @@ use lockkeeper_platform::{clock, process, tree};
 use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
-/// A worker that others can see, until it is dropped.
+/// A registered worker. Dropping it removes the registration.
 pub struct Worker {
     record: Arc<WorkerRecord>,
-    /// Shows others that this process lives.
+    /// Shows other processes that this one lives.
     _lock: LivenessLock,
     heartbeat: HeartbeatFile,
     runs: Arc<Runs>,
@@ -186,7 +186,7 @@ impl Worker {
         &self.rescuer
     }
 
-    /// Tells attempts what happened to their runs in the store.
+    /// Sends attempts what happened to their runs in the store.
     pub(crate) fn forward(&self) -> Result<(), RunError> {
         let ours = self.rescuer.survey()?.ours;
         self.active.forward(&ours, &self.runs)
@@ -202,7 +202,7 @@ impl Worker {
         !self.active.is_empty()
     }
 
-    /// Adopts those unattended runs that are wanted, and tells attempts what happened to their runs. Returns whether a wanted run
+    /// Adopts those unattended runs that are wanted, and sends attempts what happened to their runs. Returns whether a wanted run
     /// is not adopted yet.
     pub(super) fn adopt_unattended(&self, wanted: &impl Fn(&Run) -> bool) -> Result<bool, RunError> {
         let survey = self.rescuer.survey()?;
@@ -220,12 +220,12 @@ impl Worker {
         self.heartbeat.start()
     }
 
-    /// The worker as others see it.
+    /// The record of this worker in the store.
     pub(crate) fn record(&self) -> &WorkerRecord {
         &self.record
     }
 
-    /// Leaves what cannot be ended or written until this time to the next worker.
+    /// From this time on, leaves runs that cannot be ended or written to the next worker.
     pub(crate) fn set_deadline(&self, at: Instant) {
         self.events.set_deadline(at);
     }
@@ -263,7 +263,7 @@ impl Worker {
         Attempt::new(&self.context, slot, claimed, control).run()
     }
 
-    /// Whether this worker may have been frozen since the claim, for so long that another one replaced it.
+    /// Whether this worker may have been frozen since the claim, long enough for another worker to replace it.
     fn may_be_superseded(&self, claimed: &Claimed) -> bool {
         let now = self.runs.now();
         let since = claimed.run.started_at().map(|at| now.moment.since(at.moment));
@@ -282,13 +282,14 @@ impl Drop for Worker {
             return;
         }
         if self.session.is_some() && self.is_active() {
-            // The session guardian of this process adopts the runs. Other machines leave them alone while this worker is registered.
+            // The session guardian of this process adopts the runs. Other machines leave them alone while this worker is
+            // registered.
             return;
         }
         if let Some(session) = &self.session {
             session.end();
         }
-        // If these stay, others find out by themselves that the worker is gone.
+        // If these calls fail, other workers still find that this worker is gone.
         let _ = self.runs.remove_worker(&self.record.id);
         heartbeat::remove(self.runs.folder(), &self.record.id);
         reusable_log::remove(self.runs.folder(), &self.record.id);

@@ -204,7 +204,7 @@ $$;
 -- read_parts, read_versions: parts that were read, with the version that they had; 0 where there was none. read_ids, id_versions:
 -- records that were read by id, likewise. read_all: the highest version of all parts, if everything was read. written: the parts
 -- of all records that change. The other arrays have one entry for each change. key_texts are the keys of all of them, and
--- key_counts tells how many belong to each change; old_ranks are the ranks that tickets have before. A change is 'L' or 'T': add
+-- key_counts has how many belong to each change; old_ranks are the ranks that tickets have before. A change is 'L' or 'T': add
 -- a lease or ticket, 'l' or 't': update it, 'r' or 's': remove it, 'G': grant. of_memory: since when the server had lost nothing,
 -- as it was read. of_moment, of_call: the number of this decision, for lockkeeper.settle.
 CREATE FUNCTION lockkeeper.commit(

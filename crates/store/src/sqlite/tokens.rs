@@ -1,13 +1,13 @@
 //! Number sequence: numbers that are never given twice, in a small file of their own.
 //!
-//! The database is written without fsync, and it may be moved away or lose its log. The numbers must go on all the same. So
+//! The database is written without fsync, and it may be moved away or lose its log. The numbers must still grow. So
 //! the file has the last number, which is written before the transaction that drew it commits. It also has a limit, which is
 //! synced to the disk before any number below it is given. In the same boot the last number counts. After another boot the
 //! limit counts, since the last writes may be lost.
 //!
 //! Files may be restored from a backup, or be deleted. So the limit has copies: in the database, in the file `gate`, and in an
 //! extended attribute of the folder that the state folder is in, which stays when the state folder is deleted. And `gate` has the
-//! change time (`ctime`) that `tokens` had after the last write. If it is another one, somebody else wrote or restored one of the
+//! change time (`ctime`) that `tokens` had after the last write. If it is another one, another program wrote or restored one of the
 //! two: then the last number is not trusted, and the numbers go on above the largest limit. If there is no attribute, because the
 //! file system has none, they also go on above a number made from the wall clock that grows faster than any store draws numbers.
 

@@ -30,7 +30,7 @@ enum Step {
         claims: u64,
         skip_leased: bool,
     },
-    /// Claims a run by its number, whatever its state.
+    /// Claims a run by its number, in any state.
     ClaimById {
         run: usize,
     },

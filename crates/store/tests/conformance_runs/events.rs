@@ -48,7 +48,7 @@ pub(super) fn they_say_what_happened(harness: &dyn Harness) {
     assert_eq!(store.snapshot().unwrap().events_of(&queued.id, 3, 9).unwrap(), events[3..]);
 }
 
-/// A reader that goes on after the last position that it has seen sees every event once.
+/// A reader that continues after the last position that it has read gets every event once.
 pub(super) fn a_reader_misses_none(harness: &dyn Harness) {
     const WRITERS: usize = 3;
     let (place, first) = store(harness);

@@ -9,8 +9,8 @@ use crate::work::claimer::Claimed;
 use crate::work::processes::RUN_ID;
 use lockkeeper_platform::exec::{Mode, Spec, StartError};
 
-/// What to start for a claimed run, in the folder `dir`. `variables` are set besides those of the request; `state` is the state folder, and `leases`
-/// identifies the lease store.
+/// What to start for a claimed run, in the folder `dir`. `variables` are set besides those of the request; `state` is the state
+/// folder, and `leases` identifies the lease store.
 pub(super) fn spec(
     claimed: &mut Claimed,
     variables: &[(String, String)],
@@ -44,7 +44,7 @@ fn environment(
     set("LOCKKEEPER_REQUEST_ID", claimed.run.request.as_str().into());
     set("LOCKKEEPER_ATTEMPT", claimed.run.attempt().to_string().into());
     set("LOCKKEEPER_DIR", state.into());
-    // An answer that cannot be read is no reason to fail: the command asks again.
+    // If the answer cannot be read, the command starts without it and asks again.
     if let Ok(Some(answer)) = RunFolder::new(state, &claimed.run.id).read_answer() {
         set(ANSWER, answer.into());
     }

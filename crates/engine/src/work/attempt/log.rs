@@ -1,8 +1,7 @@
-//! The output log of an attempt. The command writes to the file by itself, so that all of it is there whatever happens
-//! to the worker.
+//! The output log of an attempt. The command writes to the file by itself, so that no output is lost if the worker dies.
 //!
-//! A log that grows beyond its limit keeps its beginning and its end. What lies between is given back to the disk as a
-//! hole: the command goes on writing, and every byte that is left stays where it was.
+//! A log that grows beyond its limit keeps its beginning and its end. The bytes between are freed (a hole in the file): the command
+//! continues to write, and all other bytes keep their offsets.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -30,8 +29,8 @@ pub(super) struct AttemptLog {
     folder: RunFolder,
     /// The log of the slot, until it is known to be needed.
     reusable: Option<ReusableLog>,
-    /// Opened only when something has to be cut: every command that is started meanwhile has a copy for a moment, and
-    /// would be taken for a process that writes.
+    /// Opened only when something has to be cut: a command that is being started has a copy of every descriptor for a moment, and
+    /// would count as a process that writes.
     writer: Option<File>,
     limit: u64,
     size: u64,
@@ -62,7 +61,7 @@ impl AttemptLog {
         Self { folder, reusable, writer: None, limit: limit.max(4 * HEAD), size: 0, cut_to: 0 }
     }
 
-    /// Where it is.
+    /// Its path.
     pub(super) fn path(&self) -> PathBuf {
         self.reusable.as_ref().map_or_else(|| self.folder.output(), |log| log.path().to_owned())
     }
@@ -94,7 +93,7 @@ impl AttemptLog {
         if kept > self.limit {
             self.cut(size)?;
         }
-        // Soon enough to read the size before the log has grown by half of its limit.
+        // Soon enough: the log grows by less than half of its limit until then.
         let bytes_per_second = grown.max(1) as f64 / elapsed.as_secs_f64().max(0.001);
         let soon = (self.limit as f64 / 2.0 / bytes_per_second).min(LATEST.as_secs_f64());
         Ok(Duration::from_secs_f64(soon).clamp(SOONEST, LATEST))
@@ -120,7 +119,7 @@ impl AttemptLog {
     }
 }
 
-/// Logs are opened for appending: each write goes to the end, whichever process makes it.
+/// Logs are opened for appending: each write of any process goes to the end.
 pub(super) fn append_only() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.append(true).mode(0o600).custom_flags(local::NO_FOLLOW | local::NO_WAIT);

@@ -1,7 +1,7 @@
 //! A log file that one job slot uses for many runs, as long as their commands write nothing.
 //!
-//! Most commands that are over at once write nothing, and to make a folder and a file for each of them can cost as much as
-//! everything else that a worker does for them. So the command of a slot writes to `spare/WORKER/SLOT`. Once something is in
+//! Most short commands write nothing, and a folder and a file for each of them can cost as much as everything else that a worker
+//! does for them. So the command of a slot writes to `spare/WORKER/SLOT`. Once something is in
 //! it, or the command takes longer, the file is renamed to the log of the run. `spare/WORKER/SLOT.run` names the run, so
 //! that a rescuer finds the log of a worker that was killed.
 
@@ -154,14 +154,14 @@ mod tests {
         assert!(!of_first.output().exists() && log.path().exists());
         rescue(state, &second, &of_second).unwrap();
         assert_eq!(fs::read_to_string(of_second.output()).unwrap(), "written");
-        // The worker was only frozen: it has no log any more, and takes nothing away from the run.
+        // The worker was only frozen: its log is gone, and it removes nothing from the run.
         log.move_to(&of_second).unwrap();
         assert_eq!(fs::read_to_string(of_second.output()).unwrap(), "written");
         assert!(log.assign(&first).is_err());
     }
 
     #[test]
-    fn an_unused_log_is_nobodys() {
+    fn an_unused_log_belongs_to_no_run() {
         let state = tempfile::tempdir().unwrap();
         let state = state.path();
         let (worker, run): (WorkerId, RunId) = ("W-1".parse().unwrap(), "RUN-1".parse().unwrap());

@@ -32,7 +32,7 @@ impl Claimer {
             match self.wait_for_next(slots, &mut tickets) {
                 Ok(Some(next)) => {
                     slots.occupy();
-                    // Slots go on until this sender is dropped.
+                    // The slots receive until this sender is dropped.
                     let _ = claimed.send(next);
                 }
                 Ok(None) => {}
@@ -101,7 +101,7 @@ impl Claimer {
         claimed
     }
 
-    /// Claims the next run that can begin. Runs whose leases others hold get tickets.
+    /// Claims the next run that can begin. A run whose lease another owner holds gets a ticket.
     fn claim_next(&self, tickets: &mut Tickets) -> Result<Option<Claimed>, RunError> {
         tickets.file_held.clear();
         let listing =

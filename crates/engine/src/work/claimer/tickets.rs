@@ -19,7 +19,7 @@ use lockkeeper_store::Waker;
 
 /// How many runs of one worker have tickets at most.
 const MOST_TICKETS: usize = 16;
-/// How long a ticket lasts if nobody can tell whether this process is alive.
+/// How long a ticket lasts if its waiter cannot be judged by others (TTL of the ticket).
 const STAYS: Duration = Duration::from_secs(120);
 
 /// The tickets of one claimer.

@@ -1,8 +1,9 @@
 //! A survey of all workers and the runs that they execute.
 //!
 //! Decides which process may complete a run: its worker while it lives and its heartbeat continues; otherwise any process that
-//! sees that the liveness lock of the run is free, or sees its processes and may end them. A list of processes that is empty proves
-//! nothing: they may be in another pid namespace. A run of such processes, or of another user's, is out of reach and stays as it is.
+//! sees that the liveness lock of the run is free, or sees its processes and may end them. A list of processes that is empty
+//! proves nothing: they may be in another pid namespace. A run of such processes, or of another user's, is out of reach and stays
+//! as it is.
 //!
 //! On a store that several machines share, the liveness locks of another machine, or of another clone on this one, show nothing
 //! here. Its worker lives until its session ends. It has stopped its commands before that, so any process may then end its runs.
@@ -31,10 +32,10 @@ use lockkeeper_store::runs::Worker as WorkerRecord;
 /// A worker ends the processes of an ended run within the grace and this time.
 const CLEANUP_TIME: Duration = Duration::from_secs(5);
 
-/// How soon a run is surveyed again whose processes should be visible, and are not.
+/// The pause before a run is surveyed again whose processes should be visible, and are not.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Who executes what, as it was at one moment.
+/// All workers and the runs that they execute, at one moment.
 #[derive(Default)]
 pub(in crate::work) struct Survey {
     /// Other workers that live.
@@ -71,7 +72,7 @@ pub(in crate::work) struct UnattendedRun {
     pub(in crate::work) is_elsewhere: bool,
 }
 
-/// A run that nobody looks after, and that this process can neither see dead nor end.
+/// An unattended run whose processes this process can neither see dead nor end.
 #[derive(Clone, Debug)]
 pub(in crate::work) struct OutOfReach {
     pub(in crate::work) run: Run,
@@ -121,7 +122,7 @@ impl Survey {
         if self.theirs.is_empty() {
             return Vec::new();
         }
-        // What a worker of another pid namespace or of another user executes can neither be seen dead nor ended here.
+        // The runs of a worker of another pid namespace or of another user can neither be seen dead nor ended here.
         let in_reach = self.others.iter().filter(|other| other.is_in_reach).map(|other| &other.id);
         let silent = heartbeats.look(state, in_reach.filter(|id| self.executes_any(id)), every);
         let silent = self.theirs.iter().filter(|run| run.worker().is_some_and(|id| silent.contains(id)));
@@ -149,7 +150,7 @@ pub(in crate::work) struct Surveyor<'s> {
 }
 
 impl Surveyor<'_> {
-    /// Finds out who executes what. Changes nothing.
+    /// Surveys all workers and runs. Changes nothing.
     pub(in crate::work) fn survey(&self) -> Result<Survey, RunError> {
         let found = self.runs.workers_and_runs()?;
         let now = found.now;
@@ -158,7 +159,7 @@ impl Surveyor<'_> {
         let mut dead: HashMap<WorkerId, WorkerRecord> = HashMap::new();
         let mut alive: HashSet<WorkerId> = HashSet::new();
         for worker in found.workers.into_iter().filter(|worker| !self.is_own(&worker.id)) {
-            // Watched before the look: a worker that dies after the look is noticed.
+            // The watch begins before the check: so the death of a worker after the check is noticed.
             let exit = self.watch_worker(&worker);
             let observation = self.observe(&worker);
             if is_gone(&worker, observation, now) {
@@ -179,7 +180,7 @@ impl Surveyor<'_> {
             match run.worker() {
                 Some(worker) if self.is_own(worker) => survey.ours.push(run),
                 Some(worker) if alive.contains(worker) => survey.theirs.push(run),
-                // An executor outside of Lockkeeper: only that one knows.
+                // An executor outside of Lockkeeper: only that executor can end the run.
                 Some(_) if run.process().is_none() => {}
                 // It is over, and its processes are being ended here.
                 None if self.own.is_some_and(|(_, active)| active.contains(&run.id)) => {}
@@ -203,7 +204,7 @@ impl Surveyor<'_> {
         Ok(survey)
     }
 
-    /// Decides what can be said about a run whose worker is dead.
+    /// Judges a run whose worker is dead.
     fn judge(&self, run: Run, worker: Option<&WorkerRecord>, survey: &mut Survey) {
         let probe = self.leases.probe();
         let Some(holder) = run.process().map(|process| process.holder) else { return };
@@ -221,7 +222,7 @@ impl Surveyor<'_> {
         let user = command.and_then(process::foreign_user);
         let is_visible =
             user.is_none() && (command.is_some() || !probe.liveness_file().processes(holder).is_empty());
-        // It may have ended since the first look.
+        // It may have ended since the first check.
         if is_visible || probe.liveness_file().look(holder) == LockState::Free {
             let (may_have_begun, is_alive, is_elsewhere) = (true, is_visible, false);
             survey.unattended.push(UnattendedRun { run, may_have_begun, command, is_alive, is_elsewhere });
@@ -242,7 +243,7 @@ impl Surveyor<'_> {
         }
         match worker {
             Some(worker) => self.observe(worker) == Observation::OtherHost,
-            // It is over, or its worker was removed. The number of its liveness lock tells which file the lock is in.
+            // It is over, or its worker was removed. The number of its liveness lock shows which file the lock is in.
             None => {
                 let holder = run.process().map(|process| process.holder);
                 holder.is_some_and(|holder| {
@@ -252,10 +253,11 @@ impl Surveyor<'_> {
         }
     }
 
-    /// Decides what can be said about a run of another machine whose worker is silent or not known.
+    /// Judges a run of another machine whose worker is silent or not known.
     fn judge_elsewhere(&self, run: Run, worker: Option<&WorkerRecord>, now: Moment, survey: &mut Survey) {
         let session = self.leases.probe().origin().session.map_or(Duration::ZERO, |session| session.get());
-        // A worker that is not known has claimed the run after it was removed, or the run is over and its worker ends its processes.
+        // A worker that is not known has claimed the run after it was removed, or the run is over and its worker ends its
+        // processes.
         let since = run.completed_at().or(run.started_at()).map_or(now, |at| at.moment);
         let until = since.after(session + self.grace + CLEANUP_TIME);
         if worker.is_none() && now < until {
@@ -294,7 +296,7 @@ impl Surveyor<'_> {
         if worker.origin.boot == probe.origin().boot { probe.watch_lock(worker.holder) } else { None }
     }
 
-    /// What the kernel lock of a worker shows here.
+    /// Observes the kernel lock of a worker.
     fn observe(&self, worker: &WorkerRecord) -> Observation {
         let probe = self.leases.probe();
         if worker.origin.boot != probe.origin().boot || !self.runs.has_files_of(worker) {

@@ -12,14 +12,14 @@ use crate::runs::RunError;
 use crate::work::claimer::ClaimResult;
 use crate::work::rescuer::Survey;
 
-/// The executor of a run makes its next attempt at once. Others wait this long first: its executor is then dead, or still waits
+/// The executor of a run makes its next attempt at once. Other workers wait this long first: the executor is then dead, or waits
 /// for a lease.
 const OVERDUE: Duration = Duration::from_millis(300);
 /// How often an attempt is tried again whose lease or lock file others hold.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Worker {
-    /// When others than its executor make the next attempt of a run.
+    /// When a worker that is not the executor makes the next attempt of a run.
     pub(in crate::work) fn makes_attempt_at(run: &Run) -> Option<Moment> {
         run.retry_at().map(|at| at.after(OVERDUE))
     }

@@ -55,8 +55,7 @@ enum Look {
 
 impl Worker {
     /// Executes queued runs until a signal comes. First signal: claim nothing more. Second: cancel running commands. Third: kill
-    /// them.
-    /// With `exit_when_idle` it also ends once nothing is left to do.
+    /// them. With `exit_when_idle` it also ends once nothing is left to do.
     pub fn run(&self, signals: &Signals, exit_when_idle: bool) -> Result<(), RunError> {
         let wake = Arc::new(WakePipe::new().map_err(RunError::Machine)?);
         let claimer = WakePipe::new().map_err(RunError::Machine)?;
@@ -230,8 +229,8 @@ impl Worker {
         if self.is_busy(watch) || !watch.exit_when_idle || !watch.slots.is_idle() {
             return Ok(false);
         }
-        // Something may have come since the claimer looked, or wait for its next attempt. If nothing is left because the
-        // claimer has just claimed it, the claimer is not idle.
+        // A run may have been queued since the claimer looked, or may wait for its next attempt. If nothing is queued because the
+        // claimer has just claimed the last run, the claimer is not idle.
         Ok(!self.runs.has_work()? && watch.slots.is_idle())
     }
 

@@ -21,7 +21,7 @@ const VERSION: i64 = 3;
 /// Times are in microseconds: `_at` on the wall clock; `_moment`, `give_up_at` and `retry_at` on the clock of this boot.
 ///
 /// Every page that a transition changes is written twice, to the log and to the database. So `request.status` stays `QUEUED`
-/// until the latest run has ended, and only that run tells whether a worker has claimed it.
+/// until the latest run has ended, and only that run shows whether a worker has claimed it.
 const TABLES: &str = "
 CREATE TABLE clock (boot TEXT NOT NULL) STRICT;
 CREATE TABLE request (

@@ -1,4 +1,4 @@
-//! Numbers never repeat, whatever happens to the files.
+//! Numbers never repeat, also if files are lost, restored or replaced.
 
 use super::*;
 
@@ -59,7 +59,7 @@ fn a_lost_or_old_file_goes_on_above_what_the_database_knows() {
     assert_eq!(tokens.draw(noted, &gate).unwrap().next(), noted + 1);
 }
 
-/// Invariant 2. A database that was made anew learns the limit with the next number.
+/// Invariant 2. A database that was made anew gets the limit with the next number.
 #[test]
 fn a_new_database_gets_the_limit() {
     let folder = tempfile::tempdir().unwrap();
