@@ -310,6 +310,11 @@ impl Engine {
         self.sessions.loss(id, grace)
     }
 
+    /// How soon to look at the session of this lease again; none if it has no session.
+    pub fn session_due(&self, id: LeaseId, grace: Duration) -> Option<Duration> {
+        self.sessions.look_at(id, grace).map(|due| due.since(clock::now()))
+    }
+
     /// The claim of a lease or ticket.
     pub fn claim(&self, id: LeaseId) -> Result<Option<Arc<Claim>>, StoreError> {
         self.look(|overlay| {

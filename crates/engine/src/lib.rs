@@ -16,6 +16,7 @@
 mod acquiring;
 mod agents;
 mod by_name;
+pub mod config;
 pub mod conflicts;
 #[cfg(feature = "stages")]
 pub mod doctor;

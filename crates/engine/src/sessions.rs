@@ -23,13 +23,14 @@ use crate::{MachineProbe, decide};
 const RETRY: Duration = Duration::from_millis(500);
 /// How often the thread reads the clock: its timer does not count while the machine is suspended.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Safety margin: the clocks of two machines do not run equally fast, and a process dies some time after its signal.
+/// Safety margin: the clocks of two machines do not run equally fast, and a process dies some time after its signal. It is at most a
+/// sixth of the span: a session is renewed after a third of it.
 const RESERVE: Duration = Duration::from_secs(2);
 
 /// When commands have to be stopped at the latest, if they get `grace` to end by themselves and the last renewal that was
 /// answered was sent at `sent_at`.
 pub(crate) fn stop_at(sent_at: Moment, span: Duration, grace: Duration) -> Moment {
-    sent_at.after(span.saturating_sub(grace + RESERVE))
+    sent_at.after(span.saturating_sub(grace + RESERVE.min(span / 6)))
 }
 
 /// The subject of a session: a lease or a worker.

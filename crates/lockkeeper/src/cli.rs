@@ -38,7 +38,6 @@ mod run;
 mod runs;
 mod serve;
 mod session_guardian;
-mod shared_store;
 mod shell_init;
 mod sprint;
 mod stages;

@@ -1,4 +1,4 @@
-//! `Keeper`: the handle of a state folder. It creates lock builders and run builders.
+//! `Keeper`: the handle of a store. It creates lock builders and run builders.
 
 mod blocker;
 mod error;
@@ -12,13 +12,14 @@ mod run_builder;
 mod wait_task;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lockkeeper_core::id::Owner;
-use lockkeeper_engine::location::LocationInputs;
-use lockkeeper_engine::open::open_engine;
+use lockkeeper_engine::config::ProjectConfig;
+use lockkeeper_engine::location::{Location, LocationInputs, LocationSource};
+use lockkeeper_engine::open::open_leases;
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::{Engine, Resident};
 
@@ -32,7 +33,7 @@ pub use run_builder::RunBuilder;
 use lazy::Lazy;
 use lease_monitor::LeaseMonitor;
 
-/// Acquires locks and submits runs in one state folder.
+/// Acquires locks and submits runs in one store: a state folder, or a server that several machines share.
 ///
 /// A clone is cheap and is the same holder. Every method may be called from any thread. Two keepers exclude each other like two
 /// processes, also if one process opened both.
@@ -56,7 +57,7 @@ pub struct Keeper {
 
 /// What all clones of a keeper share.
 struct Shared {
-    folder: PathBuf,
+    location: Location,
     engine: Engine,
     runs: Lazy<Runs>,
     resident: Lazy<Resident>,
@@ -68,10 +69,15 @@ struct Shared {
 impl Keeper {
     /// Opens the state folder. Creates it if it does not exist.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
-        let folder = folder.as_ref();
+        // Only a store of several machines needs the root of the project.
+        let (state, root) = (folder.as_ref().to_owned(), folder.as_ref().to_owned());
+        Self::at(Location { state, root, source: LocationSource::Named, shared: None })
+    }
+
+    fn at(location: Location) -> Result<Self, Error> {
         let shared = Shared {
-            folder: folder.to_owned(),
-            engine: open_engine(folder).map_err(Error::open)?.keep_wakers(),
+            engine: open_leases(&location).map_err(Error::open)?.keep_wakers(),
+            location,
             runs: Lazy::default(),
             resident: Lazy::default(),
             monitor: Lazy::default(),
@@ -80,15 +86,20 @@ impl Keeper {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Opens the state folder that the command uses here: the folder that `LOCKKEEPER_DIR` names, otherwise the folder of the
-    /// git repository around the current directory, otherwise the nearest `.lockkeeper/`.
+    /// Opens the store that the command uses here. It reads the same settings: those that say which store it is, in
+    /// `lockkeeper.toml`, the file of the user and the environment. Without any, it is the folder of the git repository around the
+    /// current directory, otherwise the nearest `.lockkeeper/`.
     ///
-    /// It fails if the git folder cannot be looked at, for example in a container that has only a work tree of the repository.
-    /// It does not read settings files: those belong to the command.
+    /// It fails if a setting is not valid, and if the git folder cannot be looked at, for example in a container that has only a work
+    /// tree of the repository.
+    ///
+    /// On a server that several machines share, a lock has a session, which a thread renews. If the server cannot be reached, the lock
+    /// counts as lost before the session can end, so that the program can stop in time: see [`Guard::on_lost`].
     pub fn discover() -> Result<Self, Error> {
-        let named = std::env::var_os("LOCKKEEPER_DIR").filter(|value| !value.is_empty()).map(Into::into);
-        let inputs = LocationInputs::of_process(named).map_err(Error::System)?;
-        Self::open(inputs.locate().map_err(Error::location)?.state)
+        let inputs = LocationInputs::of_process(None).map_err(Error::System)?;
+        let cwd = inputs.cwd.clone();
+        let project = ProjectConfig::load(inputs, &[]).map_err(Error::invalid)?;
+        Self::at(project.locate(&cwd).map_err(|report| Error::settings(&report))?.map_err(Error::location)?)
     }
 
     /// Starts a lock on a name, such as `db` or `git/index`.
@@ -117,7 +128,7 @@ impl Keeper {
     }
 
     fn runs(&self) -> Result<&Runs, Error> {
-        self.shared.runs.get_or_create(|| Runs::open(&self.shared.folder).map_err(Error::run))
+        self.shared.runs.get_or_create(|| Runs::at(&self.shared.location).map_err(Error::run))
     }
 
     /// The liveness lock of this keeper. All its locks end when this process ends.
@@ -141,7 +152,7 @@ impl Keeper {
 
 impl fmt::Debug for Keeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeper").field("folder", &self.shared.folder).finish_non_exhaustive()
+        f.debug_struct("Keeper").field("store", &self.shared.location.store_id()).finish_non_exhaustive()
     }
 }
 

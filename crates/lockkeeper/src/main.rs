@@ -1,7 +1,6 @@
 //! The `lockkeeper` command.
 
 mod cli;
-mod config;
 
 use std::process::ExitCode;
 

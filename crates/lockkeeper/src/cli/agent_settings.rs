@@ -1,8 +1,7 @@
 //! Settings of agents, from the table `[agents]` of the settings files.
 
-use lockkeeper_agents::{Settings, WorkTrees};
-
-use crate::config::Config;
+use lockkeeper_agents::{CommandName, Settings, WorkTrees};
+use lockkeeper_engine::config::Config;
 
 /// The settings of agents. Values were checked when they were read.
 pub(super) fn settings(config: &Config) -> Settings {
@@ -16,6 +15,10 @@ pub(super) fn settings(config: &Config) -> Settings {
             Some("ignore") => WorkTrees::Ignore,
             Some(_) | None => WorkTrees::Tell,
         },
-        commands: config.commands().iter().map(|command| command.value.clone()).collect(),
+        commands: config
+            .commands()
+            .iter()
+            .map(|command| CommandName { pattern: command.pattern.clone(), name: command.name.clone() })
+            .collect(),
     }
 }

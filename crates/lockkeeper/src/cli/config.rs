@@ -1,12 +1,12 @@
 //! `config`: lists the files of settings, and every setting with its source.
 
+use lockkeeper_engine::config::CommandSetting;
 use lockkeeper_engine::location::LocationSource;
 use lockkeeper_engine::report::{Exit, Report};
 use serde_json::{Value, json};
 
 use super::context::{Context, Globals};
 use super::{Verb, print, table};
-use crate::config::CommandSetting;
 
 /// What an entry of `[agents.commands]` is for.
 const MEANING: &str = "the name that is held while an agent runs such a command";
@@ -43,7 +43,7 @@ fn run(context: &Context) -> Result<Exit, Report> {
                 json!({ "key": setting.key, "value": setting.value, "source": setting.source.to_string(), "meaning": setting.meaning })
             })
             .chain(context.config.commands().iter().map(|command| {
-                json!({ "key": key_of(command), "value": command.value.name.as_str(), "source": command.source.to_string(), "meaning": MEANING })
+                json!({ "key": key_of(command), "value": command.name.as_str(), "source": command.source.to_string(), "meaning": MEANING })
             }))
             .collect();
         let files = context.config.files().iter();
@@ -60,7 +60,7 @@ fn run(context: &Context) -> Result<Exit, Report> {
         vec![setting.key.to_owned(), value, setting.source.to_string(), setting.meaning.to_owned()]
     });
     let commands = context.config.commands().iter().map(|command| {
-        let name = command.value.name.to_string();
+        let name = command.name.to_string();
         vec![table::plain(&key_of(command)), name, command.source.to_string(), MEANING.to_owned()]
     });
     let rows = rows.chain(commands);
@@ -80,5 +80,5 @@ fn run(context: &Context) -> Result<Exit, Report> {
 
 /// The key of a pattern, as TOML writes it.
 fn key_of(command: &CommandSetting) -> String {
-    format!("agents.commands.{:?}", command.value.pattern)
+    format!("agents.commands.{:?}", command.pattern)
 }

@@ -8,6 +8,9 @@ use clap::ValueEnum;
 use lockkeeper_core::git_command::GitCommand;
 use lockkeeper_core::id::Owner;
 use lockkeeper_engine::Engine;
+use lockkeeper_engine::config::{Config, ProjectConfig, Source};
+#[cfg(feature = "postgres")]
+use lockkeeper_engine::config::{folder_of_store, shared_store_at};
 use lockkeeper_engine::location::{Location, LocationError, LocationInputs, LocationSource};
 use lockkeeper_engine::messages::{Language, Phrases};
 use lockkeeper_engine::open::{OpenError, has_store, open_leases, open_leases_to_read, unique_owner};
@@ -18,11 +21,7 @@ use lockkeeper_engine::shared_store::is_server;
 
 use super::print;
 use super::session_guardian::SessionGuardian;
-#[cfg(feature = "postgres")]
-use super::shared_store::shared_store_at;
-use super::shared_store::{is_folder, shared_store};
 use super::table::plain;
-use crate::config::{Config, Inputs, Source};
 
 /// The heading of these flags in the help of commands.
 const GLOBAL_OPTIONS: &str = "Global options";
@@ -115,18 +114,12 @@ impl Context {
     }
 
     /// Paths of flags and variables are relative to `cwd`, also where the repository is looked for elsewhere.
-    fn at(globals: &Globals, mut inputs: LocationInputs, cwd: PathBuf) -> Result<Self, Report> {
-        let unnamed = inputs.locate();
-        let root = unnamed.as_ref().map_or_else(|_| inputs.root(), |found| found.root.clone());
-        let flags = flag_values(globals);
-        let variable = |name: &str| std::env::var(name).ok();
-        let config = Config::load(&Inputs { root: &root, variable: &variable, flags: &flags })?;
-        choose_color(config.text("color").unwrap_or("auto"));
-        inputs.named = named_folder(&config, &root)?.map(|named| cwd.join(named));
-        let located = if inputs.named.is_some() { inputs.locate() } else { unnamed };
-        let shared = shared_store(&config, &root)?;
-        let (location, no_state) = match located {
-            Ok(location) => (Location { shared, ..location }, None),
+    fn at(globals: &Globals, inputs: LocationInputs, cwd: PathBuf) -> Result<Self, Report> {
+        let project = ProjectConfig::load(inputs, &flag_values(globals))?;
+        choose_color(project.config.text("color").unwrap_or("auto"));
+        let (config, root) = (project.config.clone(), project.root.clone());
+        let (location, no_state) = match project.locate(&cwd)? {
+            Ok(location) => (location, None),
             Err(error) => (
                 Location { state: PathBuf::new(), root, source: LocationSource::Here, shared: None },
                 Some(error),
@@ -161,7 +154,7 @@ impl Context {
             let shared = Some(shared_store_at(address, &self.config, &root)?);
             return Ok(Location { shared, ..self.location.clone() });
         }
-        let state = self.cwd.join(store_path(address)?);
+        let state = self.cwd.join(folder_of_store(address)?);
         Ok(Location { state, root, source: LocationSource::Named, shared: None })
     }
 
@@ -321,44 +314,6 @@ fn flag_values(globals: &Globals) -> Vec<(&'static str, &'static str, String)> {
     let color = globals.color.and_then(|when| when.to_possible_value());
     values.extend(color.map(|when| ("color", "--color", when.get_name().to_owned())));
     values
-}
-
-/// The state folder that `dir` or `store` names. If both are set, the one from the stronger source wins, and `store` wins a
-/// tie.
-fn named_folder(config: &Config, root: &Path) -> Result<Option<PathBuf>, Report> {
-    let setting =
-        |key: &str| config.settings().iter().find(|setting| setting.key == key && setting.value.is_some());
-    let (dir, store) = (setting("dir"), setting("store").filter(is_folder));
-    let store_wins = match (dir, store) {
-        (Some(dir), Some(store)) => store.source >= dir.source,
-        (None, Some(_)) => true,
-        (Some(_) | None, None) => false,
-    };
-    let chosen = if store_wins { store } else { dir };
-    let Some(value) = chosen.and_then(|setting| setting.value.as_deref()) else { return Ok(None) };
-    let path = if store_wins { store_path(value)? } else { value };
-    // A path in the project's file is relative to the project. Other paths are relative to the current folder.
-    let in_file = chosen.is_some_and(|setting| matches!(setting.source, Source::Project(_)));
-    Ok(Some(if in_file { root.join(path) } else { PathBuf::from(path) }))
-}
-
-fn store_path(address: &str) -> Result<&str, Report> {
-    match address.split_once(':') {
-        Some(("sqlite", path)) if !path.is_empty() => Ok(path),
-        _ => Err(Report::new(
-            Exit::Usage,
-            "UNKNOWN_STORE",
-            format!("`{}` is not a store that this program knows", without_password(address)),
-        )
-        .with_hint("a folder of this machine is sqlite:FOLDER, a server for several machines postgres://HOST/DATABASE, etcds://HOST,HOST or rediss://HOST")),
-    }
-}
-
-/// The address of a store of an unknown kind. Nobody can say where its password is, so it ends before anything that could be one.
-fn without_password(address: &str) -> String {
-    let may_have_one = address.contains(['@', '=']);
-    let kind = address.split(|c: char| !c.is_ascii_alphanumeric() && c != '+').next().unwrap_or_default();
-    if may_have_one { format!("{kind}…") } else { address.to_owned() }
 }
 
 fn choose_color(when: &str) {

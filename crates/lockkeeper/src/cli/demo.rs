@@ -2,11 +2,17 @@
 
 mod stage;
 
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lockkeeper_core::time::Ttl;
+use lockkeeper_engine::config::checked_store;
+use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::shared_store::is_server;
+use lockkeeper_engine::shared_store::{SharedStore, SharedStoreSettings, is_server};
+use lockkeeper_platform::random;
 
 use super::context::Globals;
-use super::shared_store::throw_away_project;
 use super::{Verb, print};
 use stage::{Background, Stage};
 
@@ -42,6 +48,25 @@ impl Verb for Args {
         stage.close();
         Ok(Exit::Done)
     }
+}
+
+/// A project on this server that nobody else has.
+fn throw_away_project(address: &str) -> Result<SharedStore, Report> {
+    let project = format!("demo-{:016x}", random::number().map_err(OpenError::Machine)?);
+    let password_file = std::env::var_os("LOCKKEEPER_PASSWORD_FILE").map(PathBuf::from);
+    let settings = SharedStoreSettings {
+        address,
+        project: Some(&project),
+        password_file: password_file.as_deref(),
+        connect_timeout: Duration::from_secs(5),
+        session: Ttl::new(Duration::from_secs(30)).expect("half a minute is a TTL"),
+    };
+    let store = checked_store(settings)?;
+    if store.keeps_runs() {
+        return Ok(store);
+    }
+    Err(Report::usage(format!("{} keeps no requests and runs, which the demo shows", store.address()))
+        .with_hint("name a PostgreSQL server, or no store"))
 }
 
 fn play(stage: &mut Stage) -> Result<(), Report> {

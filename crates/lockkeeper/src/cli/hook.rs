@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use lockkeeper_agents::{HookCall, HookLog, MAX_BYTES, Marks, Printed, Settings, answer, locate, takes_part};
 use lockkeeper_core::time::parse_span;
+use lockkeeper_engine::config::{Config, Inputs};
 use lockkeeper_engine::report::{Exit, Report};
 
 use super::Verb;
 use super::agent_settings::settings;
 use super::context::Globals;
-use crate::config::{Config, Inputs};
 
 /// How long a call may take: half of the time-out that `init` writes into the settings of harnesses.
 const LIMIT: Duration = Duration::from_secs(5);

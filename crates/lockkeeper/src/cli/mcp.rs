@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use lockkeeper_agents::{McpOptions, Settings, serve_mcp};
+use lockkeeper_engine::config::{Config, Inputs};
 use lockkeeper_engine::location::LocationSource;
 use lockkeeper_engine::report::{Exit, Report};
 
 use super::Verb;
 use super::agent_settings::settings;
 use super::context::{Context, Globals};
-use crate::config::{Config, Inputs};
 
 /// Serve the tools for agents over MCP, on stdin and stdout
 #[derive(clap::Args)]

@@ -9,6 +9,7 @@ use lockkeeper_core::time::format_span;
 use lockkeeper_engine::StoreError;
 use lockkeeper_engine::location::LocationError;
 use lockkeeper_engine::open::OpenError;
+use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::{RunError, SubmitError};
 
 use super::blocker::{Blocker, Link, cycle_text, summary};
@@ -31,7 +32,7 @@ use super::blocker::{Blocker, Link, cycle_text, summary};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A name, pattern, owner, duration, priority or command is not valid. Nothing was changed.
+    /// A name, pattern, owner, duration, priority, command or setting is not valid. Nothing was changed.
     #[error(transparent)]
     Invalid(Box<dyn std::error::Error + Send + Sync>),
     /// Other owners hold it, or wait for it and are served earlier. The call did not wait.
@@ -91,6 +92,12 @@ impl Error {
             OpenError::Store(error) => Self::store(error),
             OpenError::Machine(error) => Self::System(error),
         }
+    }
+
+    /// The settings name no store that can be.
+    pub(super) fn settings(report: &Report) -> Self {
+        let hint = report.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        Self::invalid(format!("{report}{hint}"))
     }
 
     pub(super) fn location(error: LocationError) -> Self {
@@ -153,7 +160,7 @@ pub enum Loss {
     /// A person breaks the lock. It stays held for a few seconds, so that the holder can clean up and drop its guard.
     #[error("the lock was revoked")]
     Revoked,
-    /// Its TTL is over.
+    /// Its TTL is over, or the server of its store has not answered for so long that its session will end soon.
     #[error("the lock has expired")]
     Expired,
     /// It was taken away. Another owner may hold it.

@@ -47,8 +47,8 @@ impl fmt::Display for Token {
 
 /// A held lock. Dropping it releases the lock.
 ///
-/// The lock stays held while this process lives. It is lost only if a person breaks it, or if its TTL ends under a
-/// [`Contract`](super::Contract) that lets it go. Call [`is_lost`](Self::is_lost) before each step that cannot be undone, or let
+/// The lock stays held while this process lives. It is lost only if a person breaks it, if its TTL ends under a
+/// [`Contract`](super::Contract) that lets it go, or if the server of a store of several machines cannot be reached for long. Call [`is_lost`](Self::is_lost) before each step that cannot be undone, or let
 /// [`on_lost`](Self::on_lost) stop the work.
 ///
 /// After a fork the lock belongs to the parent only.
@@ -75,6 +75,9 @@ pub struct Guard {
     process: u32,
 }
 
+/// How long before the end of its session a lease counts as lost, at most.
+const LONGEST_NOTICE: Duration = Duration::from_secs(10);
+
 /// What a guard and the lease monitor share.
 pub(super) struct Held {
     id: LeaseId,
@@ -97,7 +100,7 @@ type Callback = Box<dyn FnOnce(Loss) + Send>;
 
 impl Guard {
     pub(super) fn new(keeper: Keeper, lease: Lease) -> Result<Self, Error> {
-        let (id, renews) = (lease.id, lease.claim.ttl.is_some());
+        let (id, renews) = (lease.id, lease.claim.ttl.is_some() || lease.claim.session().is_some());
         let (loss, callbacks, renewed_at) = (None, Vec::new(), Instant::now());
         let state = State { lease, loss, callbacks, renewed_at, released: false };
         let held =
@@ -224,8 +227,34 @@ impl Drop for Guard {
 }
 
 impl Held {
+    /// Looks whether the session of the lease is over, or will be soon, without asking the store. Remembers a loss.
+    pub(super) fn check_session(&self, engine: &Engine) -> bool {
+        let is_held = {
+            let state = locked(&self.state);
+            state.loss.is_none() && !state.released
+        };
+        let loss = is_held.then(|| engine.session_loss(self.id, self.notice())).flatten();
+        loss.is_some_and(|loss| self.lose(Loss::new(&loss)))
+    }
+
+    /// How long before the end of its session, or of a shorter TTL, a lease counts as lost: a sixth of it, at most 10 seconds.
+    fn notice(&self) -> Duration {
+        let claim = &locked(&self.state).lease.claim;
+        let span = claim.session().into_iter().chain(claim.ttl).min();
+        span.map_or(Duration::ZERO, |span| (span.get() / 6).min(LONGEST_NOTICE))
+    }
+
+    /// When to look at the session again; none if there is none.
+    pub(super) fn session_due(&self, engine: &Engine) -> Option<Instant> {
+        let due = engine.session_due(self.id, self.notice())?;
+        Some(Instant::now() + due)
+    }
+
     /// Reads whether the lease is still held. Remembers a loss.
     pub(super) fn check(&self, engine: &Engine) -> Result<bool, Error> {
+        if self.check_session(engine) {
+            return Ok(true);
+        }
         let _turn = locked(&self.turn);
         let token = {
             let state = locked(&self.state);

@@ -1,4 +1,4 @@
-//! Lease monitor: the thread that renews leases with a TTL and notices lost leases. It is started when first needed.
+//! Lease monitor: the thread that renews leases with a TTL and notices lost leases and sessions. It is started when first needed.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
@@ -59,7 +59,7 @@ impl Thread {
     fn run(self) {
         let mut retry_at = None;
         loop {
-            let due = retry_at.or_else(|| self.held().iter().filter_map(|held| held.renewal_due()).min());
+            let due = retry_at.or_else(|| self.next_due());
             let timeout = due.map(|due: Instant| due.saturating_duration_since(Instant::now()));
             let Ok(ready) = poll::wait(&[self.listener.as_fd(), self.reader.as_fd()], timeout) else {
                 return;
@@ -69,17 +69,34 @@ impl Thread {
                 return;
             }
             let Some(keeper) = self.keeper.upgrade() else { return };
+            // Sessions first: a store that does not answer must not delay the news of them.
+            for held in self.held() {
+                held.check_session(&keeper.engine);
+                held.run_callbacks();
+            }
+            let is_woken = ready.any() || retry_at.is_some();
             let mut failed = false;
             // All of them, also after one failed.
             for held in self.held() {
-                let due = held.renewal_due().is_some_and(|due| due <= Instant::now());
-                let looked =
-                    if due { held.renew(&keeper.engine) } else { held.check(&keeper.engine).map(|_| ()) };
+                let is_due = held.renewal_due().is_some_and(|due| due <= Instant::now());
+                let looked = match (is_due, is_woken) {
+                    (true, _) => held.renew(&keeper.engine),
+                    (false, true) => held.check(&keeper.engine).map(|_| ()),
+                    (false, false) => Ok(()),
+                };
                 held.run_callbacks();
                 failed |= looked.is_err();
             }
             retry_at = failed.then(|| Instant::now() + RETRY);
         }
+    }
+
+    /// When a lease has to be renewed, or a session looked at.
+    fn next_due(&self) -> Option<Instant> {
+        let keeper = self.keeper.upgrade()?;
+        let held = self.held();
+        let dues = held.iter().flat_map(|held| [held.renewal_due(), held.session_due(&keeper.engine)]);
+        dues.flatten().min()
     }
 
     fn held(&self) -> Vec<Arc<Held>> {

@@ -12,7 +12,8 @@ use super::{Error, Keeper, Run};
 /// A request to run a command. Nothing happens before [`enqueue`](Self::enqueue).
 ///
 /// The command gets a few variables of this process (`PATH`, `HOME`, `LANG` and similar ones) and those of
-/// [`env`](Self::env), and no others. It starts when a worker is free and all its locks are. Settings files do not apply.
+/// [`env`](Self::env), and no others; on a store of several machines, those that describe a place come from the worker. It starts when
+/// a worker is free and all its locks are. The settings `timeout`, `queue_timeout` and `queue_limit` of the command do not apply.
 ///
 /// ```
 /// use std::time::Duration;
@@ -141,9 +142,13 @@ impl RunBuilder {
             return Err(error);
         }
         let dir = std::env::current_dir().map_err(Error::System)?;
-        let env = environment::of_submitter(std::env::vars_os());
-        let defaults = Defaults { dir, env, ..Defaults::default() };
         let runs = self.keeper.runs()?;
+        let env = if runs.is_shared() {
+            environment::for_any_machine(std::env::vars_os())
+        } else {
+            environment::of_submitter(std::env::vars_os())
+        };
+        let defaults = Defaults { dir, env, ..Defaults::default() };
         let request = self
             .request
             .check(&runs.new_request_id().map_err(Error::run)?, &defaults)

@@ -13,7 +13,7 @@ const END: &str = "<!-- end of settings -->";
 #[test]
 fn the_page_of_settings_has_the_table_of_the_code() {
     let world = world!();
-    let code = include_str!("../../src/config/keys.rs");
+    let code = include_str!("../../../engine/src/config/keys.rs");
     let mut table = String::from("| setting | variable | default | meaning |\n|---|---|---|---|\n");
     for setting in world.json(&["config"])["settings"].as_array().unwrap() {
         let key = setting["key"].as_str().unwrap();

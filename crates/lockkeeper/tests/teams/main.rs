@@ -7,6 +7,7 @@
 mod cut_off;
 mod forgotten;
 mod holders;
+mod library;
 mod migrate;
 mod outlive;
 mod runs;

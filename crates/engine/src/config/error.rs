@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use lockkeeper_engine::report::{Exit, Report};
 use thiserror::Error;
 
 use super::keys::KNOWN;
+use crate::report::{Exit, Report};
 
 /// Why the settings cannot be used.
 #[derive(Debug, Error)]

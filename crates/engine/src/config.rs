@@ -4,6 +4,7 @@
 
 mod error;
 mod keys;
+mod store;
 
 use std::fmt;
 use std::fs;
@@ -11,12 +12,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockkeeper_agents::CommandName;
-use lockkeeper_core::id::IdError;
+use lockkeeper_core::id::{IdError, Name};
 use lockkeeper_core::time::{Ttl, parse_span};
 
 pub use error::ConfigError;
 use keys::{KNOWN, Known};
+pub use store::{ProjectConfig, checked_store, folder_of_store, shared_store_at};
 
 /// The project's file, in its root.
 pub const PROJECT_FILE: &str = "lockkeeper.toml";
@@ -78,8 +79,10 @@ impl Setting {
 /// A pattern of commands with its name, from the table `[agents.commands]`, and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandSetting {
-    /// The pattern and the name.
-    pub value: CommandName,
+    /// The pattern: how the command begins, or with `*` for anything.
+    pub pattern: String,
+    /// The name that is held while such a command runs.
+    pub name: Name,
     /// The source of the name.
     pub source: Source,
 }
@@ -103,14 +106,17 @@ pub struct ConfigFile {
     pub exists: bool,
 }
 
+/// Settings from flags: key, flag and value.
+pub type Flags = [(&'static str, &'static str, String)];
+
 /// What the settings are read from.
 pub struct Inputs<'i> {
     /// The root of the project.
     pub root: &'i Path,
     /// Reads an environment variable.
     pub variable: &'i dyn Fn(&str) -> Option<String>,
-    /// The flags: key, flag and value.
-    pub flags: &'i [(&'static str, &'static str, String)],
+    /// The flags.
+    pub flags: &'i Flags,
 }
 
 impl Config {
@@ -231,9 +237,8 @@ impl Config {
             }
             let name = name.as_str().ok_or_else(|| refused("its name is no text".to_owned()))?;
             let name = name.parse().map_err(|error: IdError| refused(error.to_string()))?;
-            let value = CommandName { pattern: pattern.clone(), name };
-            self.commands.retain(|known| known.value.pattern != *pattern);
-            self.commands.push(CommandSetting { value, source: source.clone() });
+            self.commands.retain(|known| known.pattern != *pattern);
+            self.commands.push(CommandSetting { pattern: pattern.clone(), name, source: source.clone() });
         }
         Ok(())
     }
@@ -273,11 +278,7 @@ fn user_file(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn load(
-        root: &Path,
-        variables: &[(&str, &str)],
-        flags: &[(&'static str, &'static str, String)],
-    ) -> Result<Config, ConfigError> {
+    fn load(root: &Path, variables: &[(&str, &str)], flags: &Flags) -> Result<Config, ConfigError> {
         let variable = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
@@ -320,7 +321,7 @@ mod tests {
         let shown: Vec<(&str, &str)> = config
             .commands()
             .iter()
-            .map(|command| (command.value.pattern.as_str(), command.value.name.as_str()))
+            .map(|command| (command.pattern.as_str(), command.name.as_str()))
             .collect();
         assert_eq!(shown, [("make*", "make"), ("cargo *", "build"), ("npm run dev", "port/3000")]);
         assert_eq!(config.text("agents.working"), Some("1m"));
