@@ -240,7 +240,8 @@ pub fn renew<E>(
 /// that the holder may have written last. A copy of the holder on a cloned machine writes others: one of the two finds them,
 /// and loses the lease. The token does not matter: an upgrade gives the lease a new one.
 ///
-/// If the store has forgotten the lease, or what became of it, its holder says again that it holds it, if it is certain (`is_held`).
+/// If the store has lost the lease or its latest state, its holder writes the lease again, if it certainly still holds it
+/// (`is_held`).
 pub fn keep_session<E>(
     overlay: &mut Overlay<'_, E>,
     known: &Lease,

@@ -91,13 +91,13 @@ impl<'r, E> Overlay<'r, E> {
         self.now
     }
 
-    /// Since when the store has forgotten nothing. None: it never forgets.
+    /// Since when the store has lost nothing. None: it never loses anything.
     pub fn remembers_since(&self) -> Option<Moment> {
         self.records.remembers_since()
     }
 
-    /// Until when nothing is granted to a claimant with this session, because the store may have forgotten leases: their holders
-    /// say again what they hold. None if it remembers everything.
+    /// Until when nothing is granted to a claimant with this session, because the store may have lost leases: their holders
+    /// write them again. None if it has lost nothing.
     pub fn silent_until(&self, session: Option<Ttl>) -> Option<Moment> {
         let end = self.records.remembers_since()?.after(session?.get());
         (self.now <= end).then_some(end)

@@ -152,7 +152,7 @@ pub fn blockers<E>(overlay: &mut Overlay<'_, E>, asker: Asker<'_>) -> Result<Vec
     Ok(blockers)
 }
 
-/// Nothing is granted while holders say again what they hold.
+/// Nothing is granted while holders write their leases again.
 fn silence<E>(overlay: &Overlay<'_, E>, asker: &Claim, resource: &Resource) -> Option<Blocker> {
     let silent_until = Some(overlay.silent_until(asker.proof.origin.session)?);
     let (leases, tickets) = (Vec::new(), Vec::new());

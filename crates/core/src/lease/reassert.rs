@@ -1,9 +1,9 @@
-//! Reassertion: holders and waiters say again what they have, after the store came back with less than it had acknowledged.
+//! Reassertion: holders and waiters write their records again, after the store has lost something that it had acknowledged.
 //!
-//! A server that was restored from a backup, or promoted from a standby that lagged, may have forgotten leases, tickets and
-//! renewals. For the span of one session it grants nothing. Within that span each live holder renews its session anyway: if the
-//! lease is missing or is that of an earlier moment, the holder writes it again, with its token. A waiter gets its old place in line.
-//! Who did not come back within the span has stopped by itself, because it could not renew its session.
+//! A server that was restored from a backup, or promoted from a standby that lagged, may have lost leases, tickets and renewals.
+//! For the span of one session it grants nothing. Within that span each live holder renews its session anyway: if the lease is
+//! missing or is that of an earlier moment, the holder writes it again, with its token. A waiter gets its old place in line. A
+//! holder that does not write its lease within the span has stopped by itself, because it could not renew its session.
 
 use super::{NotCurrent, Outcome, WaitTerms, check_ticket};
 use crate::id::LeaseId;
@@ -13,14 +13,14 @@ use crate::record::{Lease, Ticket};
 use crate::time::{Moment, Ttl};
 use crate::waiting::{excludes, has_room_beside, settle};
 
-/// Whether the store shows an earlier moment of this lease than its holder knows. Returns since when the store remembers.
+/// Whether the store has an older state of this lease than its holder knows. Returns since when the store has lost nothing.
 pub(super) fn is_forgotten<E>(
     overlay: &mut Overlay<'_, E>,
     known: &Lease,
     written: &[Moment],
 ) -> Result<Option<Moment>, E> {
     let found = overlay.lease(known.id)?;
-    // What the store remembers is known once it was read.
+    // `remembers_since` is known once something was read.
     let Some(since) = silent_since(overlay, known.claim.session()) else { return Ok(None) };
     let is_earlier = found.is_none_or(|found| {
         let is_older = written.iter().all(|written| found.heartbeat_at < *written);
@@ -29,7 +29,7 @@ pub(super) fn is_forgotten<E>(
     Ok(is_earlier.then_some(since))
 }
 
-/// Writes the lease of a live holder again. A holder that was heard of since `since` and excludes it wins.
+/// Writes the lease of a live holder again, unless a lease excludes it whose holder has sent a heartbeat since `since`.
 pub(super) fn reassert<E>(
     overlay: &mut Overlay<'_, E>,
     known: &Lease,
@@ -52,8 +52,8 @@ pub(super) fn reassert<E>(
     Ok(Ok(again))
 }
 
-/// Removes the leases that must have ended before this one began, which the store has forgotten: they exclude it, and their tokens
-/// are smaller.
+/// Removes leases that must have ended before this one began, although the store has lost their ends: they exclude it, and their
+/// tokens are smaller.
 fn remove_ended_before<E>(overlay: &mut Overlay<'_, E>, known: &Lease, since: Moment) -> Result<(), E> {
     for resource in &known.claim.resources {
         for lease in overlay.leases(&resource.target.key_range())? {
@@ -67,7 +67,7 @@ fn remove_ended_before<E>(overlay: &mut Overlay<'_, E>, known: &Lease, since: Mo
     Ok(())
 }
 
-/// Checks the ticket of a waiting process. If the store has forgotten it, it gets its old place in line.
+/// Checks the ticket of a waiting process. If the store has lost it, writes it again with its old place in line.
 pub fn wait_again<E>(
     overlay: &mut Overlay<'_, E>,
     known: &Ticket,
@@ -80,7 +80,7 @@ pub fn wait_again<E>(
     check_ticket(overlay, known.id, terms)
 }
 
-/// Whether a lease that its holder wants to release is one that the store has forgotten: nobody else got it since.
+/// Whether the store has lost a lease that its holder wants to release: then no other owner has got it since.
 pub fn release_forgotten<E>(
     overlay: &mut Overlay<'_, E>,
     id: LeaseId,

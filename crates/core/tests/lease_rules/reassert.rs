@@ -1,4 +1,4 @@
-//! Rules of leases: a store that has forgotten, and holders and waiters that say again what they have.
+//! Rules of leases: a store that has lost data, and holders and waiters that write their records again.
 
 use super::*;
 use lockkeeper_core::in_memory::InMemoryRecords;

@@ -194,7 +194,7 @@ pub fn reason(blockers: &[Blocker]) -> String {
             text.push_str(&format!(", behind {}", plain(found.record.claim.owner.as_str())));
         }
         if blocker.silent_until.is_some() {
-            text.push_str(", which nobody gets yet: the server was started, restored or replaced, and holders say again what they hold");
+            text.push_str(", which nobody gets yet: the server was started, restored or replaced, and holders write their leases again");
         }
         text
     });

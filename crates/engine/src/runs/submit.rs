@@ -7,7 +7,11 @@ use lockkeeper_core::run::transition;
 use thiserror::Error;
 
 use super::{RunError, Runs, new_id};
-use lockkeeper_store::runs::{Requeue, RunRecords};
+use lockkeeper_store::StoreError;
+use lockkeeper_store::runs::{Requeue, RunRecords, RunStore};
+
+/// What the store returns for a submission.
+type Answer = Result<Vec<Submitted>, Refusal>;
 
 /// Why a request was not submitted.
 #[derive(Debug, Error)]
@@ -50,14 +54,7 @@ impl Runs {
         requests: &[Request],
         queue_limit: Option<u64>,
     ) -> Result<Vec<Submitted>, SubmitError> {
-        let runs = self.new_run_ids(requests.len())?;
-        let requests = &*self.portable(requests);
-        let submission = Submission { requests, runs: &runs, queue_limit, forbidden: None };
-        let answer = self.store.submit(&submission).map_err(RunError::from)?;
-        if wrote(&answer) {
-            self.store.sync().map_err(RunError::from)?;
-        }
-        Ok(answer?)
+        Ok(self.write(requests, queue_limit, None, RunStore::submit)??)
     }
 
     /// Submits a request whose id may be in use.
@@ -73,25 +70,31 @@ impl Runs {
         requests: &[Request],
         queue_limit: Option<u64>,
     ) -> Result<Vec<Submitted>, SubmitError> {
-        let runs = self.new_run_ids(requests.len())?;
-        let requests = &*self.portable(requests);
-        let submission = Submission { requests, runs: &runs, queue_limit, forbidden: None };
-        let submitted = self.store.replace(&submission).map_err(RunError::from)??;
-        self.store.sync().map_err(RunError::from)?;
-        Ok(submitted)
+        Ok(self.write(requests, queue_limit, None, RunStore::replace)??)
     }
 
     /// Records that a conflict rule forbids a request: it gets one run, which is rejected.
     pub fn reject(&self, request: &Request, why: &str) -> Result<(), RunError> {
-        let runs = self.new_run_ids(1)?;
-        let requests = &*self.portable(std::slice::from_ref(request));
-        let submission = Submission { requests, runs: &runs, queue_limit: None, forbidden: Some(why) };
         // The answer is the refusal.
-        let answer = self.store.submit(&submission)?;
+        let _ = self.write(std::slice::from_ref(request), None, Some(why), RunStore::submit)?;
+        Ok(())
+    }
+
+    /// Writes a submission with `write`. The answer is on the disk when this returns.
+    fn write(
+        &self,
+        requests: &[Request],
+        queue_limit: Option<u64>,
+        forbidden: Option<&str>,
+        write: impl FnOnce(&(dyn RunStore + 'static), &Submission<'_>) -> Result<Answer, StoreError>,
+    ) -> Result<Answer, RunError> {
+        let runs = self.new_run_ids(requests.len())?;
+        let requests = &*self.portable(requests);
+        let answer = write(&*self.store, &Submission { requests, runs: &runs, queue_limit, forbidden })?;
         if wrote(&answer) {
             self.store.sync()?;
         }
-        Ok(())
+        Ok(answer)
     }
 
     /// Queues a new run of a request whose last run has ended.
@@ -120,7 +123,7 @@ pub(super) fn requeue(records: &dyn RunRecords, request: &RequestId, id: RunId) 
 }
 
 /// Whether a submission has written anything.
-fn wrote(answer: &Result<Vec<Submitted>, Refusal>) -> bool {
+fn wrote(answer: &Answer) -> bool {
     match answer {
         Ok(submitted) => submitted.iter().any(|one| !one.existing),
         Err(

@@ -1,4 +1,4 @@
-//! A cluster that comes back with less than it had acknowledged: holders say again what they hold.
+//! A cluster that comes back with less than it had acknowledged: holders write their leases again.
 
 use lockkeeper_testing::EtcdCluster;
 

@@ -1,4 +1,4 @@
-//! Servers that forget: restarted, emptied, set back, replaced by a replica. Holders say again what they hold.
+//! Servers that lose data: restarted, emptied, set back, replaced by a replica. Holders write their leases again.
 
 use lockkeeper_testing::{RedisServer, until};
 

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::error::SqlState;
@@ -206,6 +206,25 @@ pub(crate) struct Reconnection {
 }
 
 impl Reconnection {
+    /// Listens to a channel again after the connection broke: tries until it has a new one. The pauses between two tries double
+    /// from the first to the last.
+    pub(crate) async fn listen(
+        &self,
+        channel: &str,
+        (mut pause, longest): (Duration, Duration),
+    ) -> (Client, UnboundedReceiver<Notification>) {
+        loop {
+            let (sender, notified) = unbounded_channel();
+            if let Ok(client) = self.connect(Some(sender)).await
+                && client.batch_execute(&format!("LISTEN {channel}")).await.is_ok()
+            {
+                return (client, notified);
+            }
+            sleep(pause).await;
+            pause = (2 * pause).min(longest);
+        }
+    }
+
     /// Opens a connection. Its notifications go to `notified`.
     pub(crate) async fn connect(
         &self,

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use lockkeeper_core::id::WakerId;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::time::sleep;
 use tokio_postgres::{Client, Notification};
 
 use super::connection::{Reconnection, Server};
@@ -43,16 +42,7 @@ async fn pass_on(
             wakes.wake_with(notification.payload());
         }
         wakes.wake();
-        loop {
-            let (sender, next) = unbounded_channel();
-            if let Ok(connected) = reconnection.connect(Some(sender)).await
-                && connected.batch_execute(&format!("LISTEN {channel}")).await.is_ok()
-            {
-                listening = (connected, next);
-                break;
-            }
-            sleep(RECONNECT_EVERY).await;
-        }
+        listening = reconnection.listen(&channel, (RECONNECT_EVERY, RECONNECT_EVERY)).await;
         wakes.wake();
     }
 }

@@ -5,14 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lockkeeper_platform::pipe;
-use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::JoinHandle;
-use tokio::time::sleep;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Notification};
 
 use crate::StoreError;
+use crate::optimistic::listener::Task;
 use crate::postgres::connection::{Reconnection, Server};
 use crate::runs::ChangeSignal;
 
@@ -80,7 +78,7 @@ pub(super) fn subscribe(server: &Server, project: i32) -> Result<Box<dyn ChangeS
     let (client, runtime) =
         server.listen(&channel, sender).map_err(|failure| failure.explain(server.address()))?;
     let task = runtime.spawn(listen((client, receiver), server.reconnection(), channel, writer));
-    Ok(Box::new(Subscription { reader, task, _runtime: runtime }))
+    Ok(Box::new(Subscription { reader, _task: Task { task, _runtime: runtime } }))
 }
 
 /// Passes notifications on to a pipe. Connects again when the connection breaks, and wakes the sleeper once: changes in
@@ -98,18 +96,7 @@ async fn listen(
             let _ = wake();
         }
         let _ = wake();
-        let (mut pause, longest) = RECONNECT;
-        loop {
-            let (sender, next) = unbounded_channel();
-            if let Ok(connected) = reconnection.connect(Some(sender)).await
-                && connected.batch_execute(&format!("LISTEN {channel}")).await.is_ok()
-            {
-                listening = (connected, next);
-                break;
-            }
-            sleep(pause).await;
-            pause = (2 * pause).min(longest);
-        }
+        listening = reconnection.listen(&channel, RECONNECT).await;
         let _ = wake();
     }
 }
@@ -117,14 +104,7 @@ async fn listen(
 /// Dropping it closes the connection.
 struct Subscription {
     reader: OwnedFd,
-    task: JoinHandle<()>,
-    _runtime: Arc<Runtime>,
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: Task,
 }
 
 impl ChangeSignal for Subscription {
