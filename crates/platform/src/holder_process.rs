@@ -85,6 +85,8 @@ const INITS: [&str; 10] = [
     "tini",
     "tini-static",
 ];
+/// The process that the kernel makes the parent of orphans.
+const FIRST_PROCESS: u32 = 1;
 /// The most ancestors that the search visits, so that it ends even if the process table changes meanwhile.
 const MAX_STEPS: usize = 256;
 /// The most characters of a command line that are shown.
@@ -203,7 +205,10 @@ pub fn command_line(pid: u32) -> String {
 }
 
 fn lasting_ancestor() -> Option<HolderProcess> {
-    let mut pid = process_table::own_info().ok()?.parent;
+    let own = process_table::own_info().ok()?;
+    // A process that stands directly below another one on the way up. A script is no such process for its subshells.
+    let mut below = Some(own.pid);
+    let mut pid = own.parent;
     let mut is_unclear = false;
     for _ in 0..MAX_STEPS {
         let ancestor = Ancestor::look(pid)?;
@@ -211,17 +216,18 @@ fn lasting_ancestor() -> Option<HolderProcess> {
         is_unclear |= script.placement == Placement::Unclear;
         let is_job = script.placement == Placement::Background;
         if script.pid != pid && !is_job {
-            pid = script.pid;
+            (pid, below) = (script.pid, None);
             continue;
         }
         let reason = match role(&ancestor.arguments) {
             _ if is_job => ChosenBy::Job,
             Role::PassesThrough if is_background_command(&ancestor) => ChosenBy::Job,
             Role::PassesThrough => {
-                pid = ancestor.parent;
+                (pid, below) = (ancestor.parent, Some(pid));
                 continue;
             }
             Role::Init => return None,
+            Role::Lasts if pid == FIRST_PROCESS && below.is_some_and(is_orphan) => return None,
             Role::Lasts if is_unclear => ChosenBy::AncestorOrJob,
             Role::Lasts => ChosenBy::Ancestor,
         };
@@ -229,6 +235,13 @@ fn lasting_ancestor() -> Option<HolderProcess> {
         return Some(HolderProcess { process, reason: reason(shown(&ancestor.arguments)) });
     }
     None
+}
+
+/// Says whether the kernel made process 1 the parent of this process when its own parent had ended (`setsid -f`). The entry point of a
+/// container starts commands in its own session, as a shell does, or reads their output, as an agent does.
+fn is_orphan(pid: u32) -> bool {
+    let session = |pid| process_table::info(pid).ok().map(|info| info.session);
+    session(pid) != session(FIRST_PROCESS) && !process_table::reads_output_of(FIRST_PROCESS, pid)
 }
 
 /// What an ancestor is to the command, judged by its command line.

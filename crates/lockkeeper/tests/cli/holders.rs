@@ -67,6 +67,21 @@ fn where_no_process_outlives_the_command_it_is_refused() {
     world.run(["acquire", "db", "--ttl", "1m"]).code(0);
 }
 
+/// When the parents of a process have ended, process 1 is its parent, and would hold the lease for ever. The script that is process 1 of a
+/// container holds leases like any other script.
+#[test]
+fn process_1_does_not_hold_the_lease_of_an_orphan() {
+    let world = world!();
+    let orphan = "until [ \"$(cut -d\" \" -f4 /proc/$$/stat)\" = 1 ]; do :; done; '@' acquire db 2>why; echo \"orphan $?\" >code";
+    let orphan = orphan.replace('@', world.program());
+    std::fs::write(world.path("orphan.sh"), orphan).unwrap();
+    let entry = "'@' acquire own; echo \"own $?\"; setsid -f sh -c '. ./orphan.sh; true'; until [ -s code ]; do :; done; cat code why";
+    std::fs::write(world.path("entry.sh"), entry.replace('@', world.program())).unwrap();
+    let Some(done) = in_pid_namespace(&world, "exec sh entry.sh") else { return skip("unshare --pid") };
+    let done = done.code(0).prints("own 0").says("while process 1 lives").prints("orphan 2");
+    done.prints("no process here outlives").prints("--ttl").prints("--pid").prints("exec");
+}
+
 /// Nobody outside can see whether a process in a sandbox lives. Invariant 5.
 #[test]
 fn in_another_pid_namespace_only_a_ttl_holds() {
