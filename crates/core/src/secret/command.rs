@@ -35,8 +35,26 @@ const TOKENS: [(&str, usize); 15] = [
     ("AKIA", 16),
     ("ASIA", 16),
 ];
-/// Programs whose flag `-p` has a password in the same word, `-psecret`, by the prefix of their names.
-const PASSWORD_PROGRAMS: [&str; 4] = ["mysql", "mariadb", "mycli", "sshpass"];
+/// Programs with a short flag for a password, by the prefix of their names. The password is in the same word, `-psecret`, or, where the
+/// third value is true, also in the next one. `login` is a command of docker, podman, helm, az, oc and others.
+const PASSWORD_PROGRAMS: [(&str, &str, bool); 14] = [
+    ("mysql", "-p", false),
+    ("mariadb", "-p", false),
+    ("mycli", "-p", false),
+    ("7z", "-p", false),
+    ("sshpass", "-p", true),
+    ("login", "-p", true),
+    ("mongo", "-p", true),
+    ("redis-cli", "-a", true),
+    ("ldap", "-w", true),
+    ("zip", "-P", true),
+    ("unzip", "-P", true),
+    ("sqlcmd", "-P", true),
+    ("bcp", "-P", true),
+    ("mosquitto", "-P", true),
+];
+/// Words between `Authorization:` and the secret.
+const SCHEMES: [&str; 6] = ["apikey", "basic", "bearer", "digest", "negotiate", "token"];
 
 const QUOTES: [char; 2] = ['\'', '"'];
 
@@ -68,8 +86,8 @@ pub fn shown_line(text: &str) -> String {
 #[derive(Default)]
 struct Reader {
     before: Before,
-    /// Whether the program takes a password with `-p`.
-    has_password_flag: bool,
+    /// The flag with which the program takes a password, and whether the password may be the next word.
+    password_flag: Option<(&'static str, bool)>,
 }
 
 impl Reader {
@@ -77,12 +95,28 @@ impl Reader {
     fn shown(&mut self, word: &str) -> String {
         // The next command of a script has flags of its own.
         let (argument, end) = word.split_at(word.trim_end_matches([';', '|', '&']).len());
-        let is_password = self.has_password_flag && argument.len() > 2 && argument.starts_with("-p");
-        let shown = if is_password { format!("-p{HIDDEN}{end}") } else { self.before.shown(word) };
-        self.before = if is_password { Before::Nothing } else { Before::of(word) };
+        let flag = self.password_flag.filter(|(flag, _)| argument.starts_with(flag));
+        let shown = match flag {
+            Some((flag, _)) if argument.len() > flag.len() => {
+                self.before = Before::Nothing;
+                format!("{flag}{HIDDEN}{end}")
+            }
+            _ => {
+                let shown = self.before.shown(word);
+                self.before = match (&self.before, flag) {
+                    (Before::Authorization, _) if is_scheme(word) => Before::Secret,
+                    (_, Some((_, true))) => Before::Secret,
+                    _ => Before::of(word),
+                };
+                shown
+            }
+        };
         let program = word.rsplit('/').next().unwrap_or(word);
-        self.has_password_flag |= PASSWORD_PROGRAMS.iter().any(|begin| program.starts_with(begin));
-        self.has_password_flag &= end.is_empty();
+        let known = PASSWORD_PROGRAMS.iter().find(|(begin, ..)| program.starts_with(begin));
+        let flag = known
+            .map(|(_, flag, may_be_next)| (*flag, *may_be_next))
+            .or(self.password_flag.filter(|_| flag.is_none()));
+        self.password_flag = flag.filter(|_| end.is_empty());
         shown
     }
 }
@@ -96,6 +130,8 @@ enum Before {
     Secret,
     /// The next word is a name and a password.
     User,
+    /// The next word is a secret, or the scheme before it.
+    Authorization,
     /// The next word is a script.
     Script,
 }
@@ -109,6 +145,9 @@ impl Before {
         if word.starts_with('-') && !word.starts_with("--") && word.ends_with('c') {
             return Self::Script;
         }
+        if word.to_ascii_lowercase().ends_with("authorization:") {
+            return Self::Authorization;
+        }
         let is_flag = word.starts_with('-') && !word.contains(['=', ':', ' ']);
         if (is_flag && is_secret_flag(word.trim_start_matches('-'))) || word.eq_ignore_ascii_case("bearer") {
             return Self::Secret;
@@ -120,17 +159,18 @@ impl Before {
     fn shown(&self, word: &str) -> String {
         match self {
             Self::Secret if !word.starts_with('-') => HIDDEN.to_owned(),
+            Self::Authorization if !is_scheme(word) => HIDDEN.to_owned(),
             Self::User if !word.starts_with('-') => match word.split_once(':') {
                 Some((user, _)) => format!("{user}:{HIDDEN}"),
                 None => shown_word(word),
             },
-            Self::Script if unquoted(word).contains(char::is_whitespace) => {
-                let inner = unquoted(word);
-                let begin = word.len() - word.trim_start_matches(QUOTES).len();
-                let end = begin + inner.len();
-                format!("{}{}{}", &word[..begin], shown_line(inner), &word[end..])
+            Self::Script if word.contains(char::is_whitespace) => match quoted(word) {
+                Some((quote, inner)) => format!("{quote}{}{quote}", shown_line(inner)),
+                None => shown_line(word),
+            },
+            Self::Nothing | Self::Secret | Self::User | Self::Authorization | Self::Script => {
+                shown_word(word)
             }
-            Self::Nothing | Self::Secret | Self::User | Self::Script => shown_word(word),
         }
     }
 }
@@ -154,11 +194,8 @@ fn user_flag_length(word: &str) -> Option<usize> {
 
 /// One word without its secrets.
 fn shown_word(word: &str) -> String {
-    if let Some(quote) = word.chars().next().filter(|first| QUOTES.contains(first))
-        && word.len() > 1
-        && word[1..].find(quote) == Some(word.len() - 2)
-    {
-        return format!("{quote}{}{quote}", shown_word(&word[1..word.len() - 1]));
+    if let Some((quote, inner)) = quoted(word) {
+        return format!("{quote}{}{quote}", shown_word(inner));
     }
     if let Some((before, value)) = word.split_once('=')
         && !value.is_empty()
@@ -329,6 +366,18 @@ fn word_length(text: &str) -> usize {
         }
     }
     text.len()
+}
+
+/// Splits a word that is quoted as a whole into its quote and the text within.
+fn quoted(word: &str) -> Option<(char, &str)> {
+    let quote = word.chars().next().filter(|first| QUOTES.contains(first))?;
+    let inner = word[1..].strip_suffix(quote)?;
+    (!inner.contains(quote)).then_some((quote, inner))
+}
+
+/// Says whether a word is the scheme in `Authorization: Basic x`.
+fn is_scheme(word: &str) -> bool {
+    SCHEMES.iter().any(|scheme| unquoted(word).eq_ignore_ascii_case(scheme))
 }
 
 /// A word without the quotes around it.

@@ -34,6 +34,11 @@ fn headers_are_hidden() {
     check(&["docker", "run", "my-secret:latest", "x-y:1"], &["docker", "run", "my-secret:latest", "x-y:1"]);
     check(&["x", "Bearer", "abc"], &["x", "Bearer", "***"]);
     check(&["x", "Bearer abc"], &["x", "Bearer ***"]);
+    check(&["sh", "-c", "curl -H 'Authorization: Basic abc'"], &["sh", "-c", "curl -H 'Authorization: ***'"]);
+    check(&["x", "Authorization:", "Basic", "abc", "y"], &["x", "Authorization:", "Basic", "***", "y"]);
+    check(&["x", "Authorization:", "abc", "y"], &["x", "Authorization:", "***", "y"]);
+    // The quote is not closed.
+    check(&["sh", "-c", "x \"Authorization: Basic abc"], &["sh", "-c", "x \"Authorization: Basic ***"]);
 }
 
 #[test]
@@ -59,6 +64,9 @@ fn scripts_are_commands_as_well() {
     check(&["sh", "-c", "ssh h 'x --token=abc  y'"], &["sh", "-c", "ssh h 'x --token=***  y'"]);
     check(&["bash", "-ec", "A_TOKEN=x make"], &["bash", "-ec", "A_TOKEN=*** make"]);
     check(&["sh", "-c", "sh -c 'A_TOKEN=x make' y"], &["sh", "-c", "sh -c 'A_TOKEN=*** make' y"]);
+    check(&["sh", "-c", "x --password 'a b'"], &["sh", "-c", "x --password ***"]);
+    check(&["sh", "-c", "'x' --password \"a b\""], &["sh", "-c", "'x' --password ***"]);
+    check(&["sh", "-c", "PGPASSWORD='a b' psql 'x'"], &["sh", "-c", "PGPASSWORD=*** psql 'x'"]);
     check(&["env", "A_PASSWORD=correct horse"], &["env", "A_PASSWORD=***"]);
     check(&["sh", "-c", "a='x --token abc' b"], &["sh", "-c", "a='x --token ***' b"]);
     check(&["sh", "-c", "echo don't --token abc"], &["sh", "-c", "echo don't --token ***"]);
@@ -83,7 +91,17 @@ fn tokens_of_well_known_services_are_hidden_wherever_they_are() {
 }
 
 #[test]
-fn passwords_behind_a_flag_of_a_database_program_are_hidden() {
+fn passwords_behind_a_short_flag_of_a_known_program_are_hidden() {
+    check(&["sshpass", "-p", "abc", "ssh", "-p", "22"], &["sshpass", "-p", "***", "ssh", "-p", "22"]);
+    check(&["redis-cli", "-h", "x", "-a", "abc", "GET"], &["redis-cli", "-h", "x", "-a", "***", "GET"]);
+    check(
+        &["docker", "login", "-u", "me", "-p", "abc", "host"],
+        &["docker", "login", "-u", "me", "-p", "***", "host"],
+    );
+    check(&["docker", "run", "-p", "80:80", "x"], &["docker", "run", "-p", "80:80", "x"]);
+    check(&["mongosh", "-p", "abc"], &["mongosh", "-p", "***"]);
+    check(&["sh", "-c", "sshpass -p 'a b' ssh h"], &["sh", "-c", "sshpass -p *** ssh h"]);
+    check(&["mysql", "-p", "db"], &["mysql", "-p", "db"]);
     check(&["mysql", "-u", "root", "-psecret", "db"], &["mysql", "-u", "root", "-p***", "db"]);
     check(&["/usr/bin/mysqldump", "-psecret"], &["/usr/bin/mysqldump", "-p***"]);
     check(&["sudo", "mariadb", "-psecret", "-P3306"], &["sudo", "mariadb", "-p***", "-P3306"]);
