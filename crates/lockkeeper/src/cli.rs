@@ -194,6 +194,10 @@ pub fn run() -> Exit {
             (entry.expect("only these are defined").run)(&globals, matches)
         }
     };
+    let done = done.and_then(|exit| match exit {
+        Exit::Done => print::check_written("what the command was to do is done").map(|()| exit),
+        _ => Ok(exit),
+    });
     done.unwrap_or_else(|report| {
         print::report(&report, globals.json, context::language(&globals));
         report.exit()

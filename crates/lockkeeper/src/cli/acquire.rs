@@ -316,6 +316,18 @@ fn print_result(
                 }));
             } else {
                 print::data(&lease.id.to_string());
+            }
+            let (id, joined) = (lease.id, grant.joined);
+            let kept = if joined {
+                format!("{id} was yours before, and stays")
+            } else {
+                format!("{id} was released")
+            };
+            print::check_written(&kept).inspect_err(|_| {
+                // The caller does not know of it.
+                let _ = (!joined).then(|| engine.release(id, Some(lease.token)));
+            })?;
+            if !context.json {
                 print::talk(&message);
             }
             Ok(Exit::Done)

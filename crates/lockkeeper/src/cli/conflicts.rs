@@ -156,12 +156,11 @@ fn check_pairs(file: &str) -> Result<Exit, Report> {
         let answer = pair(&line);
         conflict |= answer.get("witness").is_some_and(Value::is_string);
         bad += usize::from(answer.get("error").is_some());
-        if writeln!(out, "{answer}").is_err() {
-            // The reader closed the pipe.
+        if !print::went_on(writeln!(out, "{answer}")) {
             return Ok(Exit::Done);
         }
     }
-    let _ = out.flush();
+    print::went_on(out.flush());
     if bad > 0 {
         print::talk(&format!("{bad} of the lines are not two patterns: see their \"error\""));
         return Ok(Exit::Usage);

@@ -1,6 +1,7 @@
 //! Output of the commands: data on stdout, messages for people on stderr, JSON as the views of the engine.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
@@ -26,6 +27,29 @@ use super::context::Context;
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default();
 
+/// The first error of a write to stdout. It is kept for the end of the command, so that no command has to check each line.
+static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();
+
+/// Notes how a write to stdout ended, and returns whether further output makes sense. A reader that closed the pipe, as `head` does,
+/// is not an error.
+pub(super) fn went_on(written: io::Result<()>) -> bool {
+    written
+        .map_err(|error| {
+            if error.kind() != ErrorKind::BrokenPipe {
+                let _ = UNWRITTEN.set(error);
+            }
+        })
+        .is_ok()
+}
+
+/// Fails if something could not be written to stdout. `what_is_done` says what the command left behind.
+pub(super) fn check_written(what_is_done: &str) -> Result<(), Report> {
+    let Some(error) = UNWRITTEN.get() else { return Ok(()) };
+    let message = format!("the output could not be written ({error}); {what_is_done}");
+    Err(Report::new(Exit::Failed, "OUTPUT_NOT_WRITTEN", message)
+        .with_hint("make room on the disk, or let the command write to another place"))
+}
+
 /// Prints one line of data.
 pub(super) fn data(line: &str) {
     out(&format!("{line}\n"));
@@ -39,10 +63,8 @@ pub(super) fn json(view: &impl Serialize) {
 /// Prints JSON text on one line. It has no colours, so it goes to stdout unfiltered.
 pub(super) fn json_text(text: &str) {
     let mut stdout = io::stdout().lock();
-    let _ = stdout
-        .write_all(printable_json(text).as_bytes())
-        .and_then(|()| stdout.write_all(b"\n"))
-        .and_then(|()| stdout.flush());
+    let written = stdout.write_all(printable_json(text).as_bytes());
+    went_on(written.and_then(|()| stdout.write_all(b"\n")).and_then(|()| stdout.flush()));
 }
 
 /// Writes views as a JSON list. Only one view is in memory at a time.
@@ -60,7 +82,7 @@ fn to_json(view: &impl Serialize) -> String {
     serde_json::to_string(view).expect("strings and numbers can always be serialized")
 }
 
-/// Prints text for people on stdout. A reader that closed the pipe, as `head` does, is not an error.
+/// Prints text for people on stdout.
 pub(super) fn out(text: &str) {
     document(&for_terminal(text));
 }
@@ -68,7 +90,7 @@ pub(super) fn out(text: &str) {
 /// Prints text on stdout that programs read, as it is.
 pub(super) fn document(text: &str) {
     let mut stdout = anstream::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    went_on(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
 }
 
 /// Prints one line for people on stderr.
@@ -93,7 +115,7 @@ pub(super) fn for_terminal(text: &str) -> String {
 /// English, the sentence and the hints are those of the message tables, and what happened in detail follows in English.
 pub(super) fn report(report: &Report, as_json: bool, language: Language) {
     let messages = Messages::load();
-    if as_json {
+    if as_json && UNWRITTEN.get().is_none() {
         json(&report.to_json_in(language, &messages));
         return;
     }

@@ -80,7 +80,8 @@ fn show(context: &Context, frame: Frame, terminal: bool, shown: &mut String) -> 
         };
         let screen = format!("\x1b[H{}", text.replace('\n', "\x1b[K\n"));
         let mut stdout = anstream::stdout().lock();
-        return stdout.write_all(format!("{screen}\x1b[J").as_bytes()).and_then(|()| stdout.flush()).is_ok();
+        let written = stdout.write_all(format!("{screen}\x1b[J").as_bytes());
+        return print::went_on(written.and_then(|()| stdout.flush()));
     }
     if frame.key == *shown {
         return true;
@@ -88,8 +89,5 @@ fn show(context: &Context, frame: Frame, terminal: bool, shown: &mut String) -> 
     *shown = frame.key;
     let mut stdout = anstream::stdout().lock();
     let written = stdout.write_all(format!("{}\n", frame.output).as_bytes()).and_then(|()| stdout.flush());
-    if written.is_err() {
-        print::talk("the reader has closed the pipe");
-    }
-    written.is_ok()
+    print::went_on(written)
 }

@@ -19,6 +19,42 @@ fn closed_streams_do_not_matter() {
     world.shell("lockkeeper acquire db 2>&- >&-").code(75);
 }
 
+/// A script that reads the id of its lease, or what it submitted, must not go on without it.
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let world = world!();
+    world
+        .shell("lockkeeper acquire db --ttl 1m >/dev/full")
+        .code(1)
+        .says("No space left")
+        .says("L1 was released");
+    world.shell("lockkeeper acquire db --ttl 1m --json >/dev/full").code(1).says("L2 was released");
+    world
+        .shell("lockkeeper acquire db --ttl 1m --lang ja >/dev/full")
+        .code(1)
+        .says("出力を書き込めませんでした");
+    world.run(["locks", "--json"]).code(0).prints("\"leases\":[]");
+    // What was held before stays.
+    world.run(["acquire", "db", "--ttl", "1m", "--owner", "worker:one"]).code(0);
+    let again = "lockkeeper acquire db --ttl 1m --owner worker:one >/dev/full";
+    world.shell(again).code(1).says("was yours before, and stays");
+    world.run(["acquire", "db", "--ttl", "1m"]).code(75);
+    for words in [
+        "submit --id a -- true",
+        "locks",
+        "runs --json",
+        "run show a",
+        "why db",
+        "completions bash",
+        "conflicts check --pairs <(printf 'a\\tb\\n')",
+        "conflicts match a --paths <(echo a)",
+    ] {
+        world.shell(&format!("lockkeeper {words} >/dev/full")).code(1).says("could not be written");
+    }
+    // The refusal is the more important answer.
+    world.shell("lockkeeper acquire db --json >/dev/full").code(75);
+}
+
 #[test]
 fn colour_is_for_terminals_only_unless_told() {
     let world = world!();

@@ -88,7 +88,7 @@ struct Found {
 }
 
 impl Found {
-    /// Writes a path if a pattern matches it; false when the reader closed the pipe.
+    /// Writes a path if a pattern matches it; false when it cannot be written.
     ///
     /// A byte that is not UTF-8 counts as a replacement character, which only wildcards match.
     fn look(&mut self, patterns: &[Pattern], path: &[u8]) -> bool {
@@ -109,7 +109,9 @@ impl Found {
                 print::data(&table::plain(&text));
                 true
             }
-            Writer::Bytes(out, end) => out.write_all(path).and_then(|()| out.write_all(&[*end])).is_ok(),
+            Writer::Bytes(out, end) => {
+                print::went_on(out.write_all(path).and_then(|()| out.write_all(&[*end])))
+            }
         }
     }
 
@@ -123,8 +125,7 @@ impl Found {
                 );
             }
             Writer::Terminal => {}
-            // A reader that closed the pipe, as `head` does, is not an error.
-            Writer::Bytes(mut out, _) => drop(out.flush()),
+            Writer::Bytes(mut out, _) => drop(print::went_on(out.flush())),
         }
         if matched == 0 && !as_json {
             print::talk(&format!("none of {listed} paths is matched"));

@@ -118,7 +118,7 @@ impl Printer<'_> {
                 print::talk(&format!("… {missing} bytes were cut out of this very long output …"));
             }
             self.at = window.end();
-            if self.write(&window).is_err() {
+            if !print::went_on(self.write(&window)) {
                 return Ok(Reader::Gone);
             }
         }

@@ -79,8 +79,7 @@ fn show(context: &Context, filter: &Filter, follow: &mut Follow, signals: &Signa
             }
         }
         let mut stdout = anstream::stdout().lock();
-        // The reader closed the pipe: not an error.
-        if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+        if !print::went_on(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())) {
             return Ok(Next::Leave);
         }
         if lines < BATCH {
