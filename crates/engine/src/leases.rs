@@ -190,22 +190,8 @@ impl Engine {
         decided.map(|(released, _)| released)
     }
 
-    /// Ends a lease from outside of its holder process, if the caller may do it. A resident holder is asked first, and gets
-    /// `grace` to stop its command: so the next holder never starts while that command runs.
-    pub fn end(
-        &self,
-        id: LeaseId,
-        caller: &Caller,
-        grace: Duration,
-    ) -> Result<Result<Broken, NotCurrent>, StoreError> {
-        match self.begin_end(id, caller)? {
-            Ok(revoked) => self.wait_or_evict(revoked, grace).map(Ok),
-            Err(refusal) => Ok(Err(refusal)),
-        }
-    }
-
-    /// The first half of [`Engine::end`]: ends the lease, or asks its resident holder to release it. Returns the lease, and
-    /// whether it is still held.
+    /// Ends a lease from outside of its holder process, if the caller may do it, or asks its resident holder to release it. Returns
+    /// the lease, and whether it is still held: see [`Engine::wait_for_release`].
     pub fn begin_end(
         &self,
         id: LeaseId,
@@ -381,6 +367,12 @@ impl Engine {
         Ok(loss)
     }
 
+    /// Waits until the holder has released a revoked lease. Returns false if the holder does not confirm that it stops its work.
+    /// It then keeps the lease until its processes have ended: only [`Engine::break_lease`] takes it away before.
+    pub fn wait_for_release(&self, lease: &Lease, grace: Duration) -> Result<bool, StoreError> {
+        self.wait_until_gone(lease, confirmed_within(lease, grace))
+    }
+
     /// Waits until the holder has released a revoked lease. Removes the lease if the holder does not confirm that it stops its
     /// work. A holder that has confirmed keeps the lease until its work has ended.
     pub fn wait_or_evict(
@@ -388,13 +380,17 @@ impl Engine {
         (lease, stays): (Lease, bool),
         grace: Duration,
     ) -> Result<Broken, StoreError> {
-        // If another process revoked it before, that process may have got the confirmation. The lease then ends within the grace of
-        // its holder.
-        let grace = if lease.revoked { grace + STOPPED_WITHIN } else { grace.max(CONFIRMED_WITHIN) };
+        let grace = confirmed_within(&lease, grace);
         let mut by_force = false;
         while stays && !by_force && !self.wait_until_gone(&lease, grace)? {
             by_force = self.decide(|overlay| lease::evict_unless_acknowledged(overlay, &lease))?.0;
         }
         Ok(Broken { lease, by_force })
     }
+}
+
+/// How long to wait for the confirmation of a holder whose lease was revoked. If another process revoked the lease before, that process
+/// may have got the confirmation. The lease then ends within the grace of its holder.
+fn confirmed_within(lease: &Lease, grace: Duration) -> Duration {
+    if lease.revoked { grace + STOPPED_WITHIN } else { grace.max(CONFIRMED_WITHIN) }
 }

@@ -2,9 +2,11 @@
 
 use lockkeeper_core::id::{LeaseId, Owner};
 use lockkeeper_core::lease::{Caller, NotCurrent};
+use lockkeeper_core::liveness::{ProcessRef, Voucher};
 use lockkeeper_core::record::Lease;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::{Acquired, Ended, Engine};
+use lockkeeper_platform::holder_process;
 use serde_json::{Value, json};
 
 use super::args::{LeaseSelector, NO_TIME, Waiting, ttl, wait};
@@ -127,18 +129,23 @@ fn renew(context: &Context, args: &RenewArgs) -> Result<Exit, Report> {
 /// Releases every lease of the caller. One that somebody else has ended meanwhile is left out.
 fn release_all(context: &Context, who: &OwnerArgs) -> Result<Exit, Report> {
     let mut released = Vec::new();
+    let mut kept = None;
     if let Some(engine) = context.existing_engine()? {
         let caller = engine.caller(None, who.named(context)?);
         for lease in engine.leases_of_caller(&caller, &leases_around(context))? {
-            if let Ok(ended) = engine.end(lease.id, &caller, grace(context))? {
-                released.push(ended.lease);
+            match engine.begin_end(lease.id, &caller)? {
+                Ok((lease, true)) if !engine.wait_for_release(&lease, grace(context))? => {
+                    kept = Some(still_working(&engine, &lease));
+                }
+                Ok((lease, _)) => released.push(lease),
+                Err(_) => {}
             }
         }
         if context.json {
             let now = engine.now()?;
             let leases: Vec<Value> = released.iter().map(|lease| print::lease(lease, now)).collect();
             print::json(&json!({ "status": "released", "leases": leases }));
-            return Ok(Exit::Done);
+            return Ok(if kept.is_none() { Exit::Done } else { Exit::Refused });
         }
     } else if context.json {
         print::json(&json!({ "status": "released", "leases": [] }));
@@ -148,7 +155,7 @@ fn release_all(context: &Context, who: &OwnerArgs) -> Result<Exit, Report> {
         print::data(&format!("{} ({})", lease.id, print::targets(&lease.claim)));
     }
     print::talk(&format!("{} released", released.len()));
-    Ok(Exit::Done)
+    kept.map_or(Ok(Exit::Done), Err)
 }
 
 fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Report> {
@@ -171,11 +178,35 @@ fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Report> {
             return Ok(Exit::Done);
         }
     };
-    let ended = engine.wait_or_evict((lease, stays), grace(context))?;
-    if ended.by_force {
-        print::talk("its holder did not stop in time, and may still work");
+    if stays && !engine.wait_for_release(&lease, grace(context))? {
+        return Err(still_working(&engine, &lease));
     }
-    print_result(context, &engine, "released", &ended.lease)
+    print_result(context, &engine, "released", &lease)
+}
+
+/// Reports that a holder does not stop its work. Often its `exec` was killed, and the command goes on.
+fn still_working(engine: &Engine, lease: &Lease) -> Report {
+    let holder = match lease.claim.proof.voucher {
+        Voucher::KernelLock { holder, .. } => Some(holder),
+        Voucher::Process(_) | Voucher::Time | Voucher::TimeFor(_) => None,
+    };
+    let processes = holder.map(|holder| engine.probe().liveness_file().processes(holder)).unwrap_or_default();
+    let pids: Vec<String> = processes.iter().map(|process| process.pid.to_string()).collect();
+    let named =
+        |process: &ProcessRef| format!("{} ({})", process.pid, holder_process::command_line(process.pid));
+    let named: Vec<String> = processes.iter().map(named).collect();
+    let (who, end) = match named.is_empty() {
+        true => ("its holder".to_owned(), "end its processes".to_owned()),
+        false => (format!("process {}", named.join(", ")), format!("end it with `kill {}`", pids.join(" "))),
+    };
+    let id = lease.id;
+    let message = format!("{id} was not released: {who} still works under it, and does not stop");
+    Report::new(Exit::Refused, "STILL_WORKING", message)
+        .with_hint(format!(
+            "{end}: then the lease passes on; `lockkeeper locks break {id} --yes` takes it away at once"
+        ))
+        .with_context("lease", id.to_string())
+        .with_context("pids", pids)
 }
 
 fn downgrade(context: &Context, args: &DowngradeArgs) -> Result<Exit, Report> {

@@ -82,6 +82,25 @@ fn a_lease_passes_on_only_when_the_command_that_ignores_term_was_killed() {
     }
 }
 
+/// Invariants 3 and 10. Only a confirmed force takes a lease away from a command whose `exec` was killed.
+#[test]
+fn a_release_waits_for_the_command_of_a_killed_exec() {
+    let site = Site::new();
+    let mut holder =
+        site.start(&["exec", "db", "--owner", "worker:1", "--", "sh", "-c", "echo $$; exec sleep 600"]);
+    let command = holder.number();
+    holder.signal(rustix::process::Signal::KILL);
+    holder.end();
+    let lease = site.leases()[0]["id"].as_str().unwrap().to_owned();
+    let mut release = site.command(&["release", &lease, "--owner", "worker:1"]);
+    let refused = lockkeeper_testing::Finished::of(release.env("LOCKKEEPER_GRACE", "1ms")).code(75);
+    let refused = refused.says(&format!("process {command} (sleep 600) still works under it"));
+    refused.says(&format!("kill {command}")).says(&format!("locks break {lease} --yes"));
+    assert!(lives(command) && site.run(&["acquire", "db", "--ttl", "1m"]).exit_code() == Some(75));
+    lockkeeper_testing::processes::signal(command, rustix::process::Signal::TERM);
+    site.run(&["exec", "db", "--", "true"]).code(0);
+}
+
 /// Invariant 10. A holder that cannot hear is evicted after its time, and told when it can hear again.
 #[test]
 fn a_stopped_holder_hears_of_its_loss_when_it_goes_on() {

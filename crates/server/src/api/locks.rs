@@ -238,11 +238,7 @@ pub(crate) async fn release(
     };
     let view = Some(LeaseView::new(&lease, now));
     if stays {
-        let grace = state.settings().grace;
         let message = format!("{id} ends when its holder has stopped its work");
-        state.in_background("end a lease", move |engine| {
-            Ok(engine.wait_or_evict((lease, true), grace).map(drop)?)
-        });
         let answer = LockResponse { status: "breaking", lease: view, ticket: None, message };
         return Ok((StatusCode::ACCEPTED, Json(answer)).into_response());
     }
