@@ -1,14 +1,17 @@
 //! Claims of workers: each is a compare-and-set that moves a run from queued, or due for its next attempt, to running.
 
-use lockkeeper_core::id::{HolderId, RunId, WorkerId};
+use lockkeeper_core::id::{HolderId, Name, RunId, WorkerId};
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::Run;
 use lockkeeper_core::run::transition::{self, Claimant};
 use lockkeeper_core::time::Moment;
 
-use super::Runs;
+use super::{RunError, Runs};
 use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::{ClaimOrder, Claims, Listing, RunRecords};
+
+/// How many requests are looked at for their labels.
+const MOST_REQUESTS: usize = 4096;
 
 impl Runs {
     /// Runs that can be claimed now, with their requests, in the order of the queue.
@@ -69,9 +72,34 @@ impl Runs {
         Ok(found.is_some_and(|found| found.claim() == run.claim() && found.status().is_active()))
     }
 
-    /// Whether any run can be claimed, now or when its next attempt is due.
-    pub(crate) fn has_work(&self) -> Result<bool, StoreError> {
-        self.store.snapshot()?.has_work()
+    /// Whether any run can be claimed, now or when its next attempt is due, by a worker with one of these sets of labels.
+    pub(crate) fn has_work(&self, labels: &[&[Name]]) -> Result<bool, StoreError> {
+        if !self.store.snapshot()?.has_work()? {
+            return Ok(false);
+        }
+        // The labels are a part of the lease key, so the first run of each lease stands for all of them.
+        let waiting = self.waiting_requests(Listing::FirstOfEachLease)?;
+        Ok(waiting.len() >= MOST_REQUESTS || waiting.iter().any(|request| has_labels_of(labels, request)))
+    }
+
+    /// The requests that wait for a worker, and need labels that no worker has, nor the caller with these labels.
+    pub fn requests_without_worker(&self, own: &[Name]) -> Result<Vec<Request>, RunError> {
+        let workers = self.store.snapshot()?.workers()?;
+        let pools = workers.iter().filter(|worker| worker.jobs > 0).map(|worker| worker.labels.as_slice());
+        let labels: Vec<&[Name]> = pools.chain([own]).collect();
+        let waiting = self.waiting_requests(Listing::EveryRun)?;
+        Ok(waiting.into_iter().filter(|request| !has_labels_of(&labels, request)).collect())
+    }
+
+    /// The requests of runs that can be claimed, now or when their next attempt is due.
+    fn waiting_requests(&self, listing: Listing) -> Result<Vec<Request>, StoreError> {
+        let records = self.store.snapshot()?;
+        let claimable = records.claimable(listing, MOST_REQUESTS)?;
+        let mut waiting: Vec<Request> = claimable.into_iter().map(|(_, request)| request).collect();
+        for run in self.waiting_attempts()? {
+            waiting.extend(with_request(&*records, Some(run))?.map(|(_, request)| request));
+        }
+        Ok(waiting)
     }
 
     /// When time alone will change something: a run times out, or its next attempt is due. Attempts that were due at
@@ -79,6 +107,10 @@ impl Runs {
     pub(crate) fn next_due(&self, looked_at: Moment) -> Result<Option<Moment>, StoreError> {
         self.store.snapshot()?.next_due(looked_at)
     }
+}
+
+fn has_labels_of(labels: &[&[Name]], request: &Request) -> bool {
+    labels.iter().any(|labels| request.missing_labels(labels).is_empty())
 }
 
 pub(super) fn with_request(

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lockkeeper_core::id::RequestId;
+use lockkeeper_core::id::{Name, RequestId, RunId};
+use lockkeeper_core::request::Request;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::{format_span, parse_span};
 use lockkeeper_engine::executors::{self, ExecutorFormat};
@@ -17,7 +18,7 @@ use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::new_request::labels;
 use lockkeeper_engine::runs::{Runs, Stuck};
-use lockkeeper_engine::work::{Listener, Settings, Worker, WorkerEvent};
+use lockkeeper_engine::work::{Listener, Settings, Worker, WorkerEvent, unattended_runs};
 use lockkeeper_formats::aiflow::Aiflow;
 use lockkeeper_formats::status::StatusLog;
 use lockkeeper_formats::swarm::{DEFAULT_DIR, Swarm};
@@ -163,11 +164,61 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     if !args.drain {
         return Ok(Exit::Done);
     }
-    let stuck = Runs::at(&context.location)?.stuck()?;
+    let left = left_over(context, &labels(&args.labels)?)?;
+    left.iter().for_each(|sentence| print::talk(sentence));
+    Ok(if counts.failed == 0 && left.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// What a worker that drains leaves, in sentences: requests that can never start, requests whose labels no worker has, and runs of others
+/// that nobody looks after.
+fn left_over(context: &Context, own: &[Name]) -> Result<Vec<String>, Report> {
+    let runs = Runs::at(&context.location)?;
+    let mut left = Vec::new();
+    let stuck = runs.stuck()?;
     if !stuck.is_empty() {
-        print::talk(&in_vain(context, &stuck));
+        left.push(in_vain(context, &stuck));
     }
-    Ok(if counts.failed == 0 && stuck.is_empty() { Exit::Done } else { Exit::Failed })
+    let unserved = runs.requests_without_worker(own)?;
+    if !unserved.is_empty() {
+        left.push(without_worker(context, &unserved));
+    }
+    let unattended = unattended_runs(&runs, &context.engine()?)?;
+    if !unattended.out_of_reach.is_empty() {
+        left.push(out_of_reach(context, &unattended.out_of_reach));
+    }
+    Ok(left)
+}
+
+/// Names the requests whose labels no worker has, and what helps.
+fn without_worker(context: &Context, requests: &[Request]) -> String {
+    let labels = |request: &Request| request.needs.iter().map(|label| table::plain(label.as_str())).collect();
+    let item = |request: &Request| {
+        let labels: Vec<String> = labels(request);
+        let name = table::plain(request.id.as_str());
+        said("work.needs").with("request", name).with("labels", labels.join(", "))
+    };
+    let list = said("work.no_label").with_list("list", requests.iter().map(item));
+    let first: Vec<String> = requests.first().map(labels).unwrap_or_default();
+    let flags: String = first.iter().map(|label| format!(" --label {label}")).collect();
+    with_hint(
+        context,
+        &context.phrases().put(&list),
+        &context.say("work.no_label_hint", &[("flags", &flags)]),
+    )
+}
+
+/// Names runs that nobody looks after, and that cannot be looked after from here.
+fn out_of_reach(context: &Context, runs: &[(RunId, Option<u32>)]) -> String {
+    let item = |(run, user): &(RunId, Option<u32>)| match user {
+        Some(user) => said("work.of_user").with("run", run.to_string()).with("user", user.to_string()),
+        None => said("work.of_namespace").with("run", run.to_string()),
+    };
+    let list = said("work.out_of_reach").with_list("list", runs.iter().map(item));
+    with_hint(context, &context.phrases().put(&list), &context.say("work.out_of_reach_hint", &[]))
+}
+
+fn with_hint(context: &Context, sentence: &str, hint: &str) -> String {
+    format!("{sentence}\n{}: {hint}", context.say("hint", &[]))
 }
 
 /// Names the requests that can never start, and what helps.
@@ -179,8 +230,7 @@ fn in_vain(context: &Context, stuck: &[Stuck]) -> String {
     };
     let list = said("work.in_vain").with_list("list", stuck.iter().map(item));
     let first = stuck.first().and_then(|one| one.because.first()).map(name).unwrap_or_default();
-    let [label, hint] = [context.say("hint", &[]), context.say("work.in_vain_hint", &[("first", &first)])];
-    format!("{}\n{label}: {hint}", context.phrases().put(&list))
+    with_hint(context, &context.phrases().put(&list), &context.say("work.in_vain_hint", &[("first", &first)]))
 }
 
 #[derive(Default)]

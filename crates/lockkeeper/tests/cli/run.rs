@@ -255,6 +255,26 @@ fn many_are_called_off_or_run_again_only_after_a_word() {
     assert_eq!(none["matched"], 0);
 }
 
+/// A worker that drains ends when only requests are left whose labels no worker has, and names them.
+#[test]
+fn a_request_whose_label_no_worker_has_does_not_keep_a_worker_from_ending() {
+    let world = world!();
+    world.run(["submit", "--id", "train", "--needs", "gpu", "--", "true"]).code(0);
+    world.run(["submit", "--id", "a", "--", "true"]).code(0);
+    let drained =
+        world.run(["work", "--drain"]).code(1).says("no worker has the labels of: train (needs gpu)");
+    drained.says("`lockkeeper work --drain --label gpu`");
+    assert_eq!(run(&world, "a")["status"], "succeeded");
+    // A worker that has the label will execute the next one.
+    let other = world.start(["work", "--label", "gpu"]);
+    world.run(["run", "wait", "train"]).code(0);
+    world.run(["submit", "--id", "again", "--needs", "gpu", "--", "true"]).code(0);
+    world.run(["work", "--drain"]).code(0);
+    world.run(["run", "wait", "again"]).code(0);
+    other.signal(Signal::TERM);
+    other.wait().code(0);
+}
+
 /// A queue that was worked through with failures says so, and names what can never start.
 #[test]
 fn a_drained_queue_with_failures_is_no_success() {

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::id::{HolderId, WorkerId};
+use lockkeeper_core::id::{HolderId, Name, WorkerId};
 use lockkeeper_core::liveness::{LockState, Observation, ProcessRef};
 use lockkeeper_core::run::Run;
 use lockkeeper_core::time::Moment;
@@ -85,6 +85,7 @@ pub(in crate::work) struct OtherWorker {
     pub(super) id: WorkerId,
     /// Whether it claims queued runs. Others execute single runs only, or are stopped.
     pub(in crate::work) is_pool: bool,
+    labels: Vec<Name>,
     /// Whether its process can be seen and ended from here.
     pub(super) is_in_reach: bool,
     /// Readable once it has ended.
@@ -134,6 +135,11 @@ impl Survey {
         self.theirs.iter().any(|run| run.worker() == Some(worker))
     }
 
+    /// The labels of each live worker that claims queued runs.
+    pub(in crate::work) fn pool_labels(&self) -> impl Iterator<Item = &[Name]> {
+        self.others.iter().filter(|other| other.is_pool).map(|other| other.labels.as_slice())
+    }
+
     /// Whether a live worker claims what is queued, and attempts that are due.
     pub(in crate::work) fn has_pool(&self) -> bool {
         self.others.iter().any(|other| other.is_pool)
@@ -174,7 +180,8 @@ impl Surveyor<'_> {
             let is_visible = is_here && self.leases.probe().shares_pids_with(&worker.origin);
             let is_pool = worker.jobs > 0 && !(is_visible && process::is_stopped(worker.process));
             let is_in_reach = is_visible && process::foreign_user(worker.process).is_none();
-            survey.others.push(OtherWorker { id: worker.id, is_pool, is_in_reach, exit });
+            let (id, labels) = (worker.id, worker.labels);
+            survey.others.push(OtherWorker { id, is_pool, labels, is_in_reach, exit });
         }
         for run in found.runs {
             match run.worker() {

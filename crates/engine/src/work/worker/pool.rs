@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lockkeeper_core::id::Name;
 use lockkeeper_core::run::{Run, Status};
 
 use super::Worker;
@@ -231,7 +232,9 @@ impl Worker {
         }
         // A run may have been queued since the claimer looked, or may wait for its next attempt. If nothing is queued because the
         // claimer has just claimed the last run, the claimer is not idle.
-        Ok(!self.runs.has_work()? && watch.slots.is_idle())
+        let own = self.record.labels.as_slice();
+        let labels: Vec<&[Name]> = watch.survey.pool_labels().chain([own]).collect();
+        Ok(!self.runs.has_work(&labels)? && watch.slots.is_idle())
     }
 
     /// Cancels these runs in the store before any signal is sent: even if this worker dies now, none of them counts as a success.
