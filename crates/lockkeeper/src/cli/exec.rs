@@ -180,8 +180,14 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
             Ok(print::pass_on(ending))
         }
         (None, Err(error)) => {
+            let report = Report::from(error);
+            if report.code() == "STORE_REMOVED" {
+                let message = format!("lease {} was lost: {report}", lease.id);
+                let hint = "another may have been let in while the command ran: check before you try again";
+                return Err(Report::new(Exit::LeaseLost, "LEASE_LOST", message).with_hint(hint));
+            }
             // The end of this process frees the lease.
-            print::report(&Report::from(error), false, context.language());
+            print::report(&report, false, context.language());
             Ok(print::pass_on(ending))
         }
     }

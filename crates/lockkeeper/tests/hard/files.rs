@@ -41,6 +41,18 @@ fn tokens_grow_whatever_is_deleted_between_commands() {
     site.assert_clean("after all losses");
 }
 
+/// Invariant 10. The command ran to its end before anybody could know, so the exit code says it.
+#[test]
+fn a_command_under_which_the_store_was_deleted_did_not_succeed() {
+    for files in ["leases.db*", "tokens"] {
+        let site = Site::new();
+        let script = format!("rm -r '{}'/{files}", site.store().display());
+        let done = site.run(&["exec", "db", "--", "sh", "-c", &script]).code(76);
+        done.says("was removed or replaced while in use").says("another may have been let in");
+        site.run(&["exec", "db", "--", "true"]).code(0);
+    }
+}
+
 /// Invariant 2. An old `tokens`, or all files of an old backup, copied over those that are there.
 #[test]
 fn tokens_grow_after_a_backup_was_restored() {
