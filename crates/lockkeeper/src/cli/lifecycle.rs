@@ -145,7 +145,9 @@ fn release_all(context: &Context, who: &OwnerArgs) -> Result<Exit, Report> {
             let now = engine.now()?;
             let leases: Vec<Value> = released.iter().map(|lease| print::lease(lease, now)).collect();
             print::json(&json!({ "status": "released", "leases": leases }));
-            return Ok(if kept.is_none() { Exit::Done } else { Exit::Refused });
+            let Some(report) = kept else { return Ok(Exit::Done) };
+            print::report(&report, false, context.language());
+            return Ok(report.exit());
         }
     } else if context.json {
         print::json(&json!({ "status": "released", "leases": [] }));
