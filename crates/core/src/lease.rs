@@ -46,7 +46,7 @@ pub use strength::{downgrade, upgrade};
 
 /// A request for a lease.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct AcquireRequest {
     /// What is wanted, by whom.
     pub claim: Claim,
     /// How urgent it is.
@@ -70,7 +70,7 @@ pub struct WaitTerms {
 }
 
 /// Takes a lease, or a place in line for it.
-pub fn acquire<E>(overlay: &mut Overlay<'_, E>, request: &Request) -> Result<Outcome, E> {
+pub fn acquire<E>(overlay: &mut Overlay<'_, E>, request: &AcquireRequest) -> Result<Outcome, E> {
     if request.join
         && let Some(lease) = lease_to_join(overlay, &request.claim)?
     {

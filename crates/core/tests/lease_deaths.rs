@@ -6,7 +6,7 @@ mod world;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
+use lockkeeper_core::lease::{self, AcquireRequest, Outcome, WaitTerms};
 use lockkeeper_core::overlay::Overlay;
 use lockkeeper_core::record::Priority;
 use lockkeeper_core::records::{Effect, Scan};
@@ -18,10 +18,10 @@ use crate::world::{World, claim, name, resident, seconds, waker};
 /// More than the number of times that any decision here probes one holder.
 const LOOKS: usize = 40;
 
-fn request(pid: u32, resources: Vec<Resource>, waits: bool) -> Request {
+fn request(pid: u32, resources: Vec<Resource>, waits: bool) -> AcquireRequest {
     let wait = waits.then(|| WaitTerms { waker: Some(waker(pid)), stays: seconds(60) });
     let claim = claim(&pid.to_string(), resident(pid), resources);
-    Request { claim, priority: Priority::default(), under: Vec::new(), wait, join: false }
+    AcquireRequest { claim, priority: Priority::default(), under: Vec::new(), wait, join: false }
 }
 
 fn db() -> Vec<Resource> {

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lockkeeper_core::id::{LeaseId, Token, WakerId};
-use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
+use lockkeeper_core::lease::{self, AcquireRequest, Outcome, WaitTerms};
 use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
 use lockkeeper_core::record::{Claim, Lease, Priority, Rank, Ticket};
 use lockkeeper_core::records::Effect;
@@ -208,7 +208,7 @@ impl Trial {
         wait: bool,
         join: bool,
         ttl: u8,
-    ) -> Request {
+    ) -> AcquireRequest {
         let pids = self.pids[owner];
         let (voucher, waker) = match voucher {
             0..5 => (resident(pids[0]), waker(pids[0])),
@@ -218,7 +218,7 @@ impl Trial {
         };
         let contract = if ttl == 1 { Contract::Lease } else { Contract::Strict };
         let ttl = (ttl < 2 || voucher == Voucher::Time).then(|| seconds(40));
-        Request {
+        AcquireRequest {
             claim: Claim { contract, ttl, ..claim(OWNERS[owner], voucher, resources(wants)) },
             priority: Priority::new(priority).unwrap(),
             under: Vec::new(),
@@ -227,7 +227,7 @@ impl Trial {
         }
     }
 
-    fn acquire(&mut self, request: &Request) -> Vec<Effect> {
+    fn acquire(&mut self, request: &AcquireRequest) -> Vec<Effect> {
         let before = self.world.records.clone();
         let (outcome, effects, reaped) = self.world.decide(|overlay| lease::acquire(overlay, request));
         let claim = request.claim.clone();

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use lockkeeper_core::deadlock::Link;
 use lockkeeper_core::id::LeaseId;
-use lockkeeper_core::lease::{Caller, Grant, NotCurrent, Outcome, Request, Resumer, WaitTerms, Waiting};
+use lockkeeper_core::lease::{
+    AcquireRequest, Caller, Grant, NotCurrent, Outcome, Resumer, WaitTerms, Waiting,
+};
 use lockkeeper_core::time::Ttl;
 use lockkeeper_core::waiting::Blocker;
 
@@ -56,7 +58,7 @@ pub enum AtEnd {
 
 impl Engine {
     /// Acquires a lease without waiting. Holders that are overdue are stopped first, if their contract is `kill`.
-    pub fn acquire_now(&self, request: &Request, grace: Duration) -> Result<Outcome, StoreError> {
+    pub fn acquire_now(&self, request: &AcquireRequest, grace: Duration) -> Result<Outcome, StoreError> {
         match self.acquire(request)? {
             Outcome::Held(blockers) if self.stop_overdue(&blockers, grace)? => self.acquire(request),
             outcome => Ok(outcome),
@@ -66,7 +68,7 @@ impl Engine {
     /// Acquires a lease, and waits in line for it if something blocks it. `stays` is the TTL of the ticket.
     pub fn acquire_and_wait(
         &self,
-        mut request: Request,
+        mut request: AcquireRequest,
         stays: Ttl,
         options: &WaitOptions<'_>,
         at_end: AtEnd,

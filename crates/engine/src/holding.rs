@@ -74,7 +74,7 @@ impl Engine {
         let listener = self.loss_listener(lease);
         let descriptors: Vec<_> = listener.iter().map(LossListener::as_fd).collect();
         thread::scope(|scope| {
-            let mut watch = Watch {
+            let mut watch = LossWatch {
                 engine: self,
                 lease,
                 listener: listener.as_ref(),
@@ -142,7 +142,7 @@ impl Checker {
 }
 
 /// Renews the lease and notices its loss while the command runs.
-struct Watch<'w> {
+struct LossWatch<'w> {
     engine: &'w Engine,
     lease: &'w Lease,
     listener: Option<&'w LossListener>,
@@ -153,7 +153,7 @@ struct Watch<'w> {
     loss: Option<NotCurrent>,
 }
 
-impl Watch<'_> {
+impl LossWatch<'_> {
     fn on_event(&mut self, event: Event) -> Next {
         if let (Event::Ready(_), Some(listener)) = (event, self.listener) {
             listener.clear();

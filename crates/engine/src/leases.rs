@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_core::deadlock::{self, Link};
 use lockkeeper_core::id::{LeaseId, Owner, TicketName, Token};
-use lockkeeper_core::lease::{self, Caller, Fence, Grant, NotCurrent, Outcome, Request, Resumer, WaitTerms};
+use lockkeeper_core::lease::{
+    self, AcquireRequest, Caller, Fence, Grant, NotCurrent, Outcome, Resumer, WaitTerms,
+};
 use lockkeeper_core::record::{Claim, Lease, Ticket};
 use lockkeeper_core::records::Reaped;
 use lockkeeper_core::resource::Target;
@@ -44,7 +46,7 @@ pub enum Ended {
 
 impl Engine {
     /// Acquires a lease, or puts a ticket into the line.
-    pub fn acquire(&self, request: &Request) -> Result<Outcome, StoreError> {
+    pub fn acquire(&self, request: &AcquireRequest) -> Result<Outcome, StoreError> {
         self.deciding_outcome(|overlay| lease::acquire(overlay, request))
     }
 

@@ -311,7 +311,7 @@ fn busy(runs: &Runs, holder: String) -> Result<QueueBusy, RunError> {
     Ok(QueueBusy { holder, auto_run })
 }
 
-fn lease_request(worker: &Worker) -> lease::Request {
+fn lease_request(worker: &Worker) -> lease::AcquireRequest {
     let worker = worker.record();
     let owner: Owner = format!("queue:{}", worker.id).parse().expect("an id is never empty");
     let target = Target::Name(QUEUE.parse().expect("it is a name"));
@@ -327,5 +327,5 @@ fn lease_request(worker: &Worker) -> lease::Request {
         agent: None,
     };
     let priority = Priority::new(0).expect("zero is a priority");
-    lease::Request { claim, priority, under: Vec::new(), wait: None, join: false }
+    lease::AcquireRequest { claim, priority, under: Vec::new(), wait: None, join: false }
 }

@@ -5,6 +5,7 @@
 
 pub mod activity;
 mod answering;
+mod blocked;
 pub mod bulk;
 pub(super) mod claiming;
 pub(super) mod completing;
@@ -37,13 +38,14 @@ use thiserror::Error;
 
 pub use answering::ANSWER;
 use answering::LONGEST_ANSWER;
+pub use blocked::Blocked;
 pub use dependencies::Stuck;
 pub use folder::RunFolder;
 #[cfg(feature = "stages")]
 pub(super) use folder::write_whole;
 pub use lockkeeper_core::run::admission::{Refusal, Submitted};
 pub use lockkeeper_store::runs::{AutoRun, RequestFilter, RunFilter, StoredEvent, StoredRequest};
-pub use lookup::{Blocked, Changes, RequestEntry, RunDetail, RunEntry, Totals};
+pub use lookup::{Changes, RequestEntry, RunDetail, RunEntry, Totals};
 pub use moves::Canceled;
 pub(crate) use moves::EndedElsewhere;
 pub use stats::{Group, Spread, Stats};

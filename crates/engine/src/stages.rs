@@ -14,6 +14,7 @@ mod log;
 mod outcome;
 pub mod overview;
 mod patience;
+mod phase_control;
 mod recent;
 mod record;
 pub mod report;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::lease::{Outcome, Request};
+use lockkeeper_core::lease::{AcquireRequest, Outcome};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::{Claim, Priority};
 use lockkeeper_core::resource::{Mode, Resource, Target};
@@ -41,8 +41,13 @@ impl Engine {
             ticket: None,
             agent: None,
         };
-        let request =
-            Request { claim, priority: Priority::default(), under: Vec::new(), wait: None, join: false };
+        let request = AcquireRequest {
+            claim,
+            priority: Priority::default(),
+            under: Vec::new(),
+            wait: None,
+            join: false,
+        };
         let (begun, mut spans) = (Instant::now(), Vec::new());
         for _ in 0..pairs.max(1) {
             let begun = Instant::now();

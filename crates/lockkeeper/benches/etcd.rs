@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::lease::{Outcome, Request};
+use lockkeeper_core::lease::{AcquireRequest, Outcome};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
 use lockkeeper_core::record::{Claim, Priority};
 use lockkeeper_core::resource::{Mode, Resource, Target};
@@ -57,7 +57,7 @@ impl User {
         Self { engine: Engine::new(store, probe), _folder: folder }
     }
 
-    fn request(&self, name: &str) -> Request {
+    fn request(&self, name: &str) -> AcquireRequest {
         let resource = Resource { target: Target::Name(name.parse().unwrap()), mode: Mode::Exclusive };
         let claim = Claim {
             owner: format!("worker:{name}").parse().unwrap(),
@@ -72,7 +72,7 @@ impl User {
             ticket: None,
             agent: None,
         };
-        Request { claim, priority: Priority::default(), under: Vec::new(), wait: None, join: false }
+        AcquireRequest { claim, priority: Priority::default(), under: Vec::new(), wait: None, join: false }
     }
 
     fn acquire_and_release(&self, name: &str) {

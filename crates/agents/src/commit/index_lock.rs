@@ -3,7 +3,7 @@
 use std::io;
 
 use lockkeeper_core::id::LeaseId;
-use lockkeeper_core::lease::Request;
+use lockkeeper_core::lease::AcquireRequest;
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::{Claim, Priority};
 use lockkeeper_core::resource::{Mode, Resource, Target};
@@ -17,7 +17,11 @@ use crate::caller::Caller;
 /// # Errors
 ///
 /// The system gives no random number.
-pub fn index_request(resident: &Resident, caller: &Caller, under: Vec<LeaseId>) -> io::Result<Request> {
+pub fn index_request(
+    resident: &Resident,
+    caller: &Caller,
+    under: Vec<LeaseId>,
+) -> io::Result<AcquireRequest> {
     let name = "git/index".parse().expect("it is a name");
     let claim = Claim {
         owner: unique_owner("commit")?,
@@ -29,5 +33,5 @@ pub fn index_request(resident: &Resident, caller: &Caller, under: Vec<LeaseId>) 
         ticket: None,
         agent: None,
     };
-    Ok(Request { claim, priority: Priority::default(), under, wait: None, join: false })
+    Ok(AcquireRequest { claim, priority: Priority::default(), under, wait: None, join: false })
 }

@@ -7,7 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use lockkeeper_core::id::LeaseId;
-use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
+use lockkeeper_core::lease::{self, AcquireRequest, Outcome, WaitTerms};
 use lockkeeper_core::record::{Agent, Claim, Lease, Priority};
 use lockkeeper_core::records::Effect;
 use lockkeeper_core::resource::{Mode, Resource, Target};
@@ -132,7 +132,7 @@ impl State {
     }
 
     fn acquire(&mut self, owner: usize, wish: &[Resource], priority: i32) -> Vec<Effect> {
-        let mut request = Request {
+        let mut request = AcquireRequest {
             claim: self.claim(owner, wish),
             priority: Priority::new(priority).unwrap(),
             under: Vec::new(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_core::deadlock::Link;
 use lockkeeper_core::id::{LeaseId, WakerId};
-use lockkeeper_core::lease::{self, Outcome, Request, WaitTerms};
+use lockkeeper_core::lease::{self, AcquireRequest, Outcome, WaitTerms};
 use lockkeeper_core::liveness::{Contract, ProcessRef, Voucher};
 use lockkeeper_core::record::{Agent, Claim, Lease, Priority, Ticket};
 use lockkeeper_core::records::Effect;
@@ -16,7 +16,7 @@ use crate::world::{World, claim, name, resident, seconds, waker};
 
 /// A request for a lease: by default of a resident process, and without a TTL.
 #[derive(Clone)]
-pub struct Ask(Request);
+pub struct Ask(AcquireRequest);
 
 /// The process of owner `a` is 1, of `b` 2, and so on.
 pub fn pid(owner: &str) -> u32 {
@@ -24,7 +24,7 @@ pub fn pid(owner: &str) -> u32 {
 }
 
 pub fn ask(owner: &str) -> Ask {
-    Ask(Request {
+    Ask(AcquireRequest {
         claim: claim(owner, resident(pid(owner)), Vec::new()),
         priority: Priority::default(),
         under: Vec::new(),

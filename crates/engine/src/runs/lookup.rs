@@ -2,23 +2,17 @@
 
 use std::collections::HashMap;
 
-use lockkeeper_core::id::{Name, RequestId, RunId, WorkerId};
-use lockkeeper_core::liveness::{LockState, Observation};
-use lockkeeper_core::request::{Request, RequestStatus};
-use lockkeeper_core::run::{Process, Run, RunState, Status};
-use lockkeeper_core::time::Moment;
-use lockkeeper_platform::liveness_lock::LivenessFile;
-use lockkeeper_platform::process;
+use lockkeeper_core::id::{RequestId, RunId};
+use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::run::{Run, Status};
 use lockkeeper_store::StoreError;
-use lockkeeper_store::runs::{
-    AutoRun, RequestFilter, RunFilter, RunRecords, StoredEvent, StoredRequest, Worker,
-};
+use lockkeeper_store::runs::{AutoRun, RequestFilter, RunFilter, RunRecords, StoredEvent, StoredRequest};
 
-use super::workers::{is_gone, session_ends_at};
+use super::blocked::{Blocked, QueueFacts};
 use super::{RunError, Runs, found, short_id};
 
-/// Lists compute positions in the queue only up to this one.
-const COUNTED: usize = 200;
+/// How many requests are searched for a part of an id.
+const SEARCHED: usize = 200;
 /// A shorter part of an id names no run: it would match many ids by chance.
 const SHORTEST_PART: usize = 3;
 
@@ -81,30 +75,6 @@ pub struct Changes {
     pub auto_run: Option<AutoRun>,
 }
 
-/// Why a run has not started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Blocked {
-    /// These requests have to be done first.
-    Dependencies(Vec<RequestId>),
-    /// The next attempt is due at this moment.
-    Retry(Moment),
-    /// This many runs are before it in the queue.
-    Position(u64),
-    /// At least this many runs are before it. Lists do not count further.
-    Behind(u64),
-    /// No pool worker is registered.
-    NoWorker,
-    /// Workers are running, and none of them has these labels.
-    NoWorkerWith(Vec<Name>),
-    /// Its worker is dead. The next process that starts or waits for a run rescues it.
-    Unattended,
-    /// Its worker is dead, and its processes live where this process can neither see nor end them: in another pid namespace, or
-    /// those of this user.
-    OutOfReach(Option<u32>),
-    /// Its time is up, and its processes are being ended.
-    TimeIsUp,
-}
-
 impl Runs {
     /// One run with its request and its events.
     pub fn show(&self, id: &RunId) -> Result<RunDetail, RunError> {
@@ -113,7 +83,7 @@ impl Runs {
         let request = records.request(&run.request)?;
         let request = request.ok_or_else(|| RunError::NoRequest(run.request.clone()))?;
         let events = records.events_of(id, 0, usize::MAX)?;
-        let blocked = Queue::for_one(records, self).blocked(&run, &request)?;
+        let blocked = QueueFacts::for_one(records, self).blocked(&run, &request)?;
         let host = records.hosts(&[id])?.remove(id);
         Ok(RunDetail { run, request, events, blocked, host })
     }
@@ -152,7 +122,7 @@ impl Runs {
     /// Runs with their requests, the latest first.
     pub fn entries(&self, filter: &RunFilter) -> Result<Vec<RunEntry>, RunError> {
         let records = &*self.store.snapshot()?;
-        let (mut entries, mut queue) = (Vec::new(), Queue::for_many(records, self));
+        let (mut entries, mut queue) = (Vec::new(), QueueFacts::for_many(records, self));
         let found = records.runs_with_requests(filter)?;
         let mut hosts = records.hosts(&found.iter().map(|(run, _)| &run.id).collect::<Vec<_>>())?;
         for (run, request) in found {
@@ -166,9 +136,11 @@ impl Runs {
     /// Requests with their latest runs, the latest first.
     pub fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestEntry>, RunError> {
         let records = &*self.store.snapshot()?;
-        let mut queue = Queue::for_many(records, self);
+        let mut queue = QueueFacts::for_many(records, self);
         let found = records.requests_with_runs(filter)?.into_iter();
-        Ok(found.map(|(request, latest)| queue.entry(request, latest)).collect::<Result<_, _>>()?)
+        Ok(found
+            .map(|(request, latest)| entry(&mut queue, records, request, latest))
+            .collect::<Result<_, _>>()?)
     }
 
     /// Queued requests with their runs: first at most `limit` that can run, in the order of the queue, then at most `limit`
@@ -185,8 +157,8 @@ impl Runs {
         let filter = RequestFilter { limit: ids.len(), ids, ..RequestFilter::default() };
         let mut found = records.requests_with_runs(&filter)?;
         found.sort_by_key(|(stored, _)| place.get(&stored.request.id).copied());
-        let mut queue = Queue::for_many(records, self);
-        let entries = found.into_iter().map(|(request, latest)| queue.entry(request, latest));
+        let mut queue = QueueFacts::for_many(records, self);
+        let entries = found.into_iter().map(|(request, latest)| entry(&mut queue, records, request, latest));
         Ok(entries.collect::<Result<_, _>>()?)
     }
 
@@ -196,7 +168,7 @@ impl Runs {
         let filter = RequestFilter { ids: vec![id.clone()], limit: 1, ..RequestFilter::default() };
         let found = records.requests_with_runs(&filter)?.pop();
         let (request, latest) = found.ok_or_else(|| RunError::NoRequest(id.clone()))?;
-        Ok(Queue::for_one(records, self).entry(request, latest)?)
+        Ok(entry(&mut QueueFacts::for_one(records, self), records, request, latest)?)
     }
 
     /// One request; none if there is no such request.
@@ -280,7 +252,7 @@ fn newest_run(records: &dyn RunRecords, request: &RequestId) -> Result<Option<Ru
 
 /// The latest runs of requests whose short id begins with this text, or of the one whose short id it is.
 fn latest_by_part(records: &dyn RunRecords, text: &str) -> Result<Vec<Run>, StoreError> {
-    let filter = RequestFilter { text: Some(text.to_owned()), limit: COUNTED, ..RequestFilter::default() };
+    let filter = RequestFilter { text: Some(text.to_owned()), limit: SEARCHED, ..RequestFilter::default() };
     let mut found: Vec<RequestId> = records.requests(&filter)?.into_iter().map(|it| it.request.id).collect();
     found.retain(|id| short_id(id.as_str()) != id.as_str() && short_id(id.as_str()).starts_with(text));
     if let Some(whole) = found.iter().position(|id| short_id(id.as_str()) == text) {
@@ -290,140 +262,21 @@ fn latest_by_part(records: &dyn RunRecords, text: &str) -> Result<Vec<Run>, Stor
     runs.flatten().collect()
 }
 
-/// How many times a list reads the process table.
-const MOST_LOOKS: u32 = 8;
-
-/// Facts about the queue that one snapshot needs for many runs; each is read once.
-struct Queue<'r> {
-    records: &'r dyn RunRecords,
-    runs: &'r Runs,
-    many: bool,
-    workers: Option<Vec<Worker>>,
-    /// The kernel locks of workers and runs; none in a folder that never had any.
-    life: Option<Option<LivenessFile>>,
-    positions: Option<HashMap<RunId, u64>>,
-    /// How many times it has read the process table.
-    looks: u32,
-}
-
-impl<'r> Queue<'r> {
-    /// For one run: its position is counted exactly.
-    fn for_one(records: &'r dyn RunRecords, runs: &'r Runs) -> Self {
-        Self { records, runs, many: false, workers: None, life: None, positions: None, looks: 0 }
-    }
-
-    /// For a list: positions are looked up among the first [`COUNTED`].
-    fn for_many(records: &'r dyn RunRecords, runs: &'r Runs) -> Self {
-        Self { many: true, ..Self::for_one(records, runs) }
-    }
-
-    /// A request with its latest run.
-    fn entry(&mut self, mut request: StoredRequest, latest: Option<Run>) -> Result<RequestEntry, StoreError> {
-        let latest = match latest {
-            Some(run) => Some(run),
-            None => newest_run(self.records, &request.request.id)?,
-        };
-        request.latest = latest.as_ref().map(|run| run.id.clone());
-        let blocked = match &latest {
-            Some(run) => self.blocked(run, &request)?,
-            None => None,
-        };
-        Ok(RequestEntry { request, latest, blocked })
-    }
-
-    /// Why no worker executes a run; none if one does, or if the run has ended.
-    fn blocked(&mut self, run: &Run, request: &StoredRequest) -> Result<Option<Blocked>, StoreError> {
-        Ok(match &run.state {
-            RunState::Queued { .. } if request.unmet > 0 => {
-                Some(Blocked::Dependencies(self.records.unmet(&run.request)?))
-            }
-            RunState::Queued { .. } => match self.no_worker_for(&request.request)? {
-                Some(no_worker) => Some(no_worker),
-                None => Some(self.position(&run.id)?),
-            },
-            RunState::WaitingForRetry { .. }
-                if run.was_returned() && self.no_worker_for(&request.request)?.is_some() =>
-            {
-                self.no_worker_for(&request.request)?
-            }
-            // A returned run (its command never began) is first of its priority.
-            RunState::WaitingForRetry { .. } if run.was_returned() => Some(Blocked::Position(0)),
-            RunState::WaitingForRetry { retry_at, .. } => Some(Blocked::Retry(*retry_at)),
-            RunState::Running(execution) | RunState::Cancelling(execution) => {
-                let overdue = run.times_out_at().is_some_and(|at| at <= self.records.now().moment);
-                match execution.process {
-                    Some(process) => self
-                        .unattended(&execution.worker, &process)?
-                        .or_else(|| overdue.then_some(Blocked::TimeIsUp)),
-                    // An executor outside of Lockkeeper: only that executor knows whether it is alive.
-                    None => None,
-                }
-            }
-            RunState::CancellingRetry(_) | RunState::Ended(_) | RunState::Rejected { .. } => None,
-        })
-    }
-
-    /// Why no live worker executes a run, if so. `worker` executes or executed it.
-    fn unattended(&mut self, worker: &WorkerId, run: &Process) -> Result<Option<Blocked>, StoreError> {
-        let (runs, now) = (self.runs, self.records.now().moment);
-        let worker = self.workers()?.iter().find(|known| known.id == *worker).cloned();
-        let life = self.life.get_or_insert_with(|| runs.liveness_file());
-        if let Some(worker) = worker.as_ref().filter(|worker| worker.heartbeat_at.is_some()) {
-            let observation = runs.observe(worker, life.as_ref());
-            let is_gone = is_gone(worker, observation, now);
-            if observation == Observation::OtherHost || !is_gone {
-                return Ok(is_gone.then_some(Blocked::Unattended));
-            }
-        }
-        let Some(life) = life else { return Ok(None) };
-        if worker.is_some_and(|worker| life.look(worker.holder) != LockState::Free) {
-            return Ok(None);
-        }
-        let is_held = life.look(run.holder) == LockState::Held;
-        if let Some(user) = run.command.filter(|_| is_held).and_then(process::foreign_user) {
-            return Ok(Some(Blocked::OutOfReach(Some(user))));
-        }
-        // Reading the process table takes time, so lists do it for the first few runs only.
-        let may_look = !self.many || self.looks < MOST_LOOKS;
-        self.looks += u32::from(is_held && may_look);
-        let is_hidden = may_look && is_held && life.processes(run.holder).is_empty();
-        Ok(Some(if is_hidden { Blocked::OutOfReach(None) } else { Blocked::Unattended }))
-    }
-
-    fn workers(&mut self) -> Result<&[Worker], StoreError> {
-        match self.workers {
-            Some(ref workers) => Ok(workers),
-            None => Ok(self.workers.insert(self.records.workers()?)),
-        }
-    }
-
-    /// Which worker is missing for a request; none if there is one.
-    fn no_worker_for(&mut self, request: &Request) -> Result<Option<Blocked>, StoreError> {
-        // Others execute single runs only.
-        let now = self.records.now().moment;
-        let is_silent = |worker: &Worker| session_ends_at(worker).is_some_and(|end| end < now);
-        let workers = self.workers()?.iter().filter(|worker| worker.jobs > 0 && !is_silent(worker));
-        let missing = workers.map(|worker| request.missing_labels(&worker.labels)).min_by_key(Vec::len);
-        Ok(match missing {
-            None => Some(Blocked::NoWorker),
-            Some(labels) if labels.is_empty() => None,
-            Some(_) => Some(Blocked::NoWorkerWith(request.needs.clone())),
-        })
-    }
-
-    fn position(&mut self, run: &RunId) -> Result<Blocked, StoreError> {
-        if !self.many {
-            return self.records.queue_position(run).map(Blocked::Position);
-        }
-        let positions = match &mut self.positions {
-            Some(positions) => positions,
-            None => self.positions.insert(self.records.queue_head(COUNTED)?.into_iter().zip(0..).collect()),
-        };
-        Ok(match positions.get(run) {
-            Some(position) => Blocked::Position(*position),
-            None if positions.len() == COUNTED => Blocked::Behind(COUNTED as u64),
-            // A run of a stage is claimed by the worker of the stage and is not in the queue.
-            None => Blocked::Position(0),
-        })
-    }
+/// A request with its latest run.
+fn entry(
+    facts: &mut QueueFacts<'_>,
+    records: &dyn RunRecords,
+    mut request: StoredRequest,
+    latest: Option<Run>,
+) -> Result<RequestEntry, StoreError> {
+    let latest = match latest {
+        Some(run) => Some(run),
+        None => newest_run(records, &request.request.id)?,
+    };
+    request.latest = latest.as_ref().map(|run| run.id.clone());
+    let blocked = match &latest {
+        Some(run) => facts.blocked(run, &request)?,
+        None => None,
+    };
+    Ok(RequestEntry { request, latest, blocked })
 }

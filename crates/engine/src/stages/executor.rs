@@ -31,9 +31,10 @@ use serde_json::json;
 
 use super::agents::{AgentCommand, commands, digest, request_id};
 use super::downgrade_rules::TriggerEvent;
-use super::group::{Control, End, GroupMessage};
+use super::group::{End, GroupMessage};
 use super::log::{ExecutionLog, fields};
 use super::outcome::{Outcome, State, Stopped, critical};
+use super::phase_control::PhaseControl;
 use super::record::{self, Execution};
 use super::{PhaseEvent, StageError};
 use crate::conflicts::{self, ConflictLog};
@@ -145,7 +146,7 @@ impl<'c> PhaseExecutor<'c> {
             adopted = self.worker.rescuer().rescue(|run| run.request.as_str().starts_with(&prefix))?;
         }
         let control_listener = ControlListener::begin(self.worker, None)?;
-        let control = Control::new()?;
+        let control = PhaseControl::new()?;
         let begun = Instant::now();
         let mut state = self.initial_state();
         let (sender, receiver) = channel();
@@ -195,7 +196,7 @@ impl<'c> PhaseExecutor<'c> {
         &self,
         receiver: &Receiver<Message>,
         signals: &Signals,
-        control: &Control,
+        control: &PhaseControl,
         state: &mut State<'_>,
         listener: PhaseListener<'_>,
     ) -> Result<(), StageError> {
@@ -244,7 +245,7 @@ impl<'c> PhaseExecutor<'c> {
         index: usize,
         end: End,
         took: Duration,
-        control: &Control,
+        control: &PhaseControl,
         state: &mut State<'_>,
         listener: PhaseListener<'_>,
     ) -> Result<(), StageError> {

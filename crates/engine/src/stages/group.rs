@@ -1,8 +1,8 @@
 //! Execution of one group: acquires its lease, then runs its agents, `max_concurrent` at a time.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ use lockkeeper_platform::wall_clock::epoch_seconds;
 
 use super::agents::AgentCommand;
 use super::patience::{Next, Patience};
+use super::phase_control::{PhaseControl, locked};
 use super::{PhaseEvent, StageError};
 use crate::runs::{RunError, short_id};
 use crate::work::{ClaimResult, Worker, why};
@@ -58,50 +59,7 @@ pub(super) struct GroupExecution<'t> {
     pub(super) patience: Patience,
     /// The lock of the group in a lock folder, if one is named.
     pub(super) lock: Option<(&'t Folders, &'t GroupId)>,
-    pub(super) control: &'t Control,
-}
-
-/// Stop flag that all groups share, and the runs to cancel.
-pub(super) struct Control {
-    stop: AtomicBool,
-    /// The read end of a pipe. It becomes readable when all groups have to stop.
-    stopped: OwnedFd,
-    stopper: Mutex<Option<OwnedFd>>,
-    /// Whether groups ignore `lease_timeout`. Set when a rule makes groups run one by one.
-    pub(super) wait_without_limit: AtomicBool,
-    /// Runs that are being executed.
-    active: Mutex<Vec<lockkeeper_core::id::RunId>>,
-}
-
-impl Control {
-    pub(super) fn new() -> Result<Self, RunError> {
-        let (stopped, stopper) = lockkeeper_platform::pipe::nonblocking().map_err(RunError::Machine)?;
-        Ok(Self {
-            stop: AtomicBool::new(false),
-            stopped,
-            stopper: Mutex::new(Some(stopper)),
-            wait_without_limit: AtomicBool::new(false),
-            active: Mutex::default(),
-        })
-    }
-
-    /// Stops all groups: no agent starts any more, and running agents are canceled.
-    pub(super) fn stop(&self, worker: &Worker, why: &str) {
-        self.stop.store(true, Ordering::SeqCst);
-        drop(locked(&self.stopper).take());
-        for run in locked(&self.active).iter() {
-            // A run that has ended cannot be canceled.
-            let _ = worker.runs().cancel(run, Some(why));
-        }
-    }
-
-    pub(super) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::SeqCst)
-    }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub(super) control: &'t PhaseControl,
 }
 
 /// How a group ended.
@@ -448,7 +406,7 @@ impl GroupExecution<'_> {
         }
     }
 
-    fn lease_request(&self, terms: WaitTerms) -> lease::Request {
+    fn lease_request(&self, terms: WaitTerms) -> lease::AcquireRequest {
         let names = std::iter::once(Target::Name(self.name.clone()));
         let targets = names.chain(self.paths.iter().cloned().map(Target::Path));
         let resources = targets.map(|target| Resource { target, mode: Mode::Exclusive }).collect();
@@ -465,6 +423,6 @@ impl GroupExecution<'_> {
             agent: None,
         };
         let priority = Priority::new(0).expect("zero is a priority");
-        lease::Request { claim, priority, under: Vec::new(), wait: Some(terms), join: false }
+        lease::AcquireRequest { claim, priority, under: Vec::new(), wait: Some(terms), join: false }
     }
 }

@@ -127,7 +127,7 @@ fn acquire(worker: &Worker, execution: &str) -> Result<Lease, StageError> {
         agent: None,
     };
     let priority = Priority::new(0).expect("zero is a priority");
-    let request = lease::Request { claim, priority, under: Vec::new(), wait: None, join: false };
+    let request = lease::AcquireRequest { claim, priority, under: Vec::new(), wait: None, join: false };
     let blockers = match worker.leases().acquire(&request).map_err(RunError::from)? {
         Outcome::Granted(grant) => return Ok(grant.lease),
         Outcome::Held(blockers) => blockers,

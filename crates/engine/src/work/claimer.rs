@@ -246,7 +246,7 @@ impl Claimer {
         request: &Request,
         wait: Option<WaitTerms>,
         tickets: &mut Tickets,
-    ) -> Result<lease::Request, RunError> {
+    ) -> Result<lease::AcquireRequest, RunError> {
         let holder = self.lock_for_next(tickets)?;
         let voucher = Voucher::KernelLock { holder, process: self.worker.process };
         let claim = Claim {
@@ -259,7 +259,7 @@ impl Claimer {
             ticket: None,
             agent: None,
         };
-        Ok(lease::Request { claim, priority: request.priority, under: Vec::new(), wait, join: false })
+        Ok(lease::AcquireRequest { claim, priority: request.priority, under: Vec::new(), wait, join: false })
     }
 
     /// Publishes what a run waits for, once for each reason.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lockkeeper_core::id::{LeaseId, TicketName};
-use lockkeeper_core::lease::{Grant, Request, Resumer};
+use lockkeeper_core::lease::{AcquireRequest, Grant, Resumer};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
 use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::time::Ttl;
@@ -90,7 +90,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         ticket: name,
         agent: None,
     };
-    let request = Request { claim, priority, under: leases_around(context), wait: None, join: named };
+    let request = AcquireRequest { claim, priority, under: leases_around(context), wait: None, join: named };
     let acquired = match obtain(context, &engine, request, &settings)?.acquired {
         Acquired::Granted(grant) if grant.joined => {
             let grant = extend(&engine, grant, binding.ttl)?;

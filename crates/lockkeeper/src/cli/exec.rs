@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use lockkeeper_core::id::LeaseId;
-use lockkeeper_core::lease::{Grant, Request};
+use lockkeeper_core::lease::{AcquireRequest, Grant};
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::waiting::Blocker;
@@ -110,7 +110,7 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let proof = resident.proof();
     let claim = Claim { owner, resources, proof, contract, ttl, reason, ticket: None, agent: None };
     let under = leases_around(context);
-    let request = Request { claim, priority, under: under.clone(), wait: None, join: false };
+    let request = AcquireRequest { claim, priority, under: under.clone(), wait: None, join: false };
     let settings = WaitSettings { waiting, keep_ticket: false, signals_win: true, quiet: args.quiet };
     let obtained = obtain(context, &engine, request, &settings)?;
     if let Some(signal) = obtained.signal {

@@ -14,7 +14,7 @@ use std::process::Command;
 use lockkeeper_agents::{Git, GitError, OwnIndex, Staging};
 use lockkeeper_core::git_command::{Alias, GitCommand, IndexUse, alias};
 use lockkeeper_core::id::{LeaseId, Owner};
-use lockkeeper_core::lease::Request;
+use lockkeeper_core::lease::AcquireRequest;
 use lockkeeper_core::liveness::Contract;
 use lockkeeper_core::record::{Claim, Lease, Priority};
 use lockkeeper_core::resource::{Mode, Resource, Target};
@@ -190,7 +190,7 @@ fn take_turn(words: &[OsString]) -> Result<Turn, Report> {
         agent: None,
     };
     let under = leases_around(&context);
-    let request = Request { claim, priority: Priority::default(), under, wait: None, join: false };
+    let request = AcquireRequest { claim, priority: Priority::default(), under, wait: None, join: false };
     let settings =
         WaitSettings { waiting: Waiting::Forever, keep_ticket: false, signals_win: true, quiet: true };
     let obtained = obtain(&context, &engine, request, &settings)?;

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::lease::{Outcome, Request, Waiting as InLine};
+use lockkeeper_core::lease::{AcquireRequest, Outcome, Waiting as InLine};
 use lockkeeper_core::time::{Ttl, format_span};
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::Report;
@@ -42,7 +42,7 @@ pub(super) struct WaitSettings {
 pub(super) fn obtain(
     context: &Context,
     engine: &Engine,
-    request: Request,
+    request: AcquireRequest,
     settings: &WaitSettings,
 ) -> Result<Obtained, Report> {
     // Signal handlers cost time. They are installed only if the lease is held.

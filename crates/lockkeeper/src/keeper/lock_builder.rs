@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::{LeaseId, Owner};
-use lockkeeper_core::lease::{Outcome, Request};
+use lockkeeper_core::lease::{AcquireRequest, Outcome};
 use lockkeeper_core::liveness;
 use lockkeeper_core::record::{Claim, Priority};
 use lockkeeper_core::resource::{Mode, Resource, Target};
@@ -272,7 +272,7 @@ impl LockBuilder {
     }
 
     /// Checks everything. Returns the request and the timeout.
-    fn finish(self) -> Result<(Keeper, Request, Option<Duration>), Error> {
+    fn finish(self) -> Result<(Keeper, AcquireRequest, Option<Duration>), Error> {
         if let Some(error) = self.invalid {
             return Err(error);
         }
@@ -299,7 +299,7 @@ impl LockBuilder {
         };
         let (proof, contract, reason) = (keeper.resident()?.proof(), self.contract.as_core(), self.reason);
         let claim = Claim { owner, resources, proof, contract, ttl, reason, ticket: None, agent: None };
-        let request = Request { claim, priority, under: self.under, wait: None, join: false };
+        let request = AcquireRequest { claim, priority, under: self.under, wait: None, join: false };
         Ok((keeper, request, self.timeout))
     }
 }

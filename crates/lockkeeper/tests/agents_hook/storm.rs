@@ -59,18 +59,18 @@ fn no_two_agents_ever_pass_with_one_file() {
             }
         }
         let board = world.json(&["locks"]);
-        for lease in board["leases"].as_array().unwrap() {
-            let path = lease["resources"][0]["path"].as_str().unwrap();
-            let file: usize = path.strip_prefix("file").unwrap().parse().unwrap();
-            // A killed hook may have claimed its file, but never one that somebody else has.
-            if let Some(owner) = owners.get(&file) {
-                assert_eq!(
-                    lease["owner"],
-                    Value::from(format!("codex:s{owner}")),
-                    "round {round}; seed {}",
-                    dice.seed()
-                );
-            }
+        let leases = board["leases"].as_array().unwrap();
+        // A killed hook may have claimed its file, but never one that another agent has.
+        for (file, owner) in &owners {
+            let is_file = |resource: &Value| resource["path"] == format!("file{file}");
+            let on_file = |lease: &&Value| lease["resources"].as_array().unwrap().iter().any(is_file);
+            let holders: Vec<&Value> = leases.iter().filter(on_file).map(|lease| &lease["owner"]).collect();
+            assert_eq!(
+                holders,
+                [&Value::from(format!("codex:s{owner}"))],
+                "round {round}; seed {}",
+                dice.seed()
+            );
         }
         for agent in &agents {
             agent.event("SessionEnd");

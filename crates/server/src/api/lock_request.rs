@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use lockkeeper_core::id::TicketName;
-use lockkeeper_core::lease::{Request, WaitTerms};
+use lockkeeper_core::lease::{AcquireRequest, WaitTerms};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
 use lockkeeper_core::record::{Claim, Priority};
 use lockkeeper_core::resource::{Mode, Resource, Target};
@@ -58,7 +58,7 @@ pub(crate) struct LockRequest {
 
 impl LockRequest {
     /// Converts it to a request of the lease rules.
-    pub(super) fn into_request(self, state: &AppState, peer: Peer) -> Result<Request, Report> {
+    pub(super) fn into_request(self, state: &AppState, peer: Peer) -> Result<AcquireRequest, Report> {
         let resources = self.resources(state)?;
         let has_owner = self.owner.is_some();
         let owner = match &self.owner {
@@ -76,7 +76,7 @@ impl LockRequest {
         let wait = self.wait.then(|| WaitTerms { waker: None, stays: state.settings().stays });
         let claim =
             Claim { owner, resources, proof, contract, ttl, reason: self.reason, ticket, agent: None };
-        Ok(Request { claim, priority, under: Vec::new(), wait, join: has_owner })
+        Ok(AcquireRequest { claim, priority, under: Vec::new(), wait, join: has_owner })
     }
 
     /// The proof of life: a process of this machine, or only the TTL.

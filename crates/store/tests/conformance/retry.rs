@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockkeeper_core::lease::{Outcome, Request, WaitTerms};
+use lockkeeper_core::lease::{AcquireRequest, Outcome, WaitTerms};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
 use lockkeeper_core::record::{Claim, Priority};
 use lockkeeper_core::resource::{Mode, Resource};
@@ -31,7 +31,7 @@ impl World {
         Self { engine: Engine::new(store.into(), probe), _folder: folder }
     }
 
-    fn request(&self, owner: &str, wants: &[(&str, Mode)], waits: bool) -> Request {
+    fn request(&self, owner: &str, wants: &[(&str, Mode)], waits: bool) -> AcquireRequest {
         let target = |text: &str| if text.contains('*') { path(text) } else { name(text) };
         let resource = |(text, mode): &(&str, Mode)| Resource { target: target(text), mode: *mode };
         let claim = Claim {
@@ -49,7 +49,7 @@ impl World {
         };
         let stays = Ttl::new(Duration::from_secs(600)).unwrap();
         let wait = waits.then_some(WaitTerms { waker: None, stays });
-        Request { claim, priority: Priority::default(), under: Vec::new(), wait, join: false }
+        AcquireRequest { claim, priority: Priority::default(), under: Vec::new(), wait, join: false }
     }
 
     fn acquire(&self, owner: &str, wants: &[(&str, Mode)], waits: bool) -> String {

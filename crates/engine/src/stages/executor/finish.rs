@@ -16,9 +16,10 @@ use super::{PhaseExecutor, TICK};
 use crate::runs::RunError;
 use crate::stages::StageError;
 use crate::stages::agents::{AgentCommand, request_id};
-use crate::stages::group::{Control, End, GroupExecution};
+use crate::stages::group::{End, GroupExecution};
 use crate::stages::log::{ExecutionLog, fields};
 use crate::stages::outcome::{Outcome, State, Stopped};
+use crate::stages::phase_control::PhaseControl;
 
 impl PhaseExecutor<'_> {
     /// Whether the rollback has to run: a rule aborted the phase, or a group on the critical path failed. A user who sends
@@ -44,7 +45,7 @@ impl PhaseExecutor<'_> {
             task: Some("put things back".to_owned()),
             command: template.fill(&values),
         }];
-        let control = Control::new()?;
+        let control = PhaseControl::new()?;
         let index = self.plan.groups.len();
         let name: Name =
             format!("rollback-{}", self.id).parse().expect("letters, digits and dashes are a name");

@@ -13,9 +13,9 @@ use serde_json::json;
 
 use super::{PhaseExecutor, PhaseListener};
 use crate::stages::downgrade_rules::{RuleAction, TriggerEvent, triggered};
-use crate::stages::group::Control;
 use crate::stages::log::fields;
 use crate::stages::outcome::{State, Stopped};
+use crate::stages::phase_control::PhaseControl;
 use crate::stages::{PhaseEvent, StageError};
 
 /// How often load and memory are read while groups are ready to start.
@@ -26,7 +26,7 @@ impl PhaseExecutor<'_> {
     pub(super) fn count_failure(
         &self,
         run: &Run,
-        control: &Control,
+        control: &PhaseControl,
         state: &mut State<'_>,
         listener: PhaseListener<'_>,
     ) -> Result<(), StageError> {
@@ -46,7 +46,7 @@ impl PhaseExecutor<'_> {
     pub(super) fn apply_rules(
         &self,
         event: &TriggerEvent,
-        control: &Control,
+        control: &PhaseControl,
         state: &mut State<'_>,
         listener: PhaseListener<'_>,
     ) -> Result<(), StageError> {
@@ -126,7 +126,7 @@ impl PhaseExecutor<'_> {
     /// Applies the rules for conflicts that the plan has.
     pub(super) fn check_plan(
         &self,
-        control: &Control,
+        control: &PhaseControl,
         state: &mut State<'_>,
         listener: PhaseListener<'_>,
     ) -> Result<(), StageError> {
@@ -158,7 +158,7 @@ impl PhaseExecutor<'_> {
     /// Reads load and memory, and applies the rules for them.
     pub(super) fn check_machine(
         &self,
-        control: &Control,
+        control: &PhaseControl,
         state: &mut State<'_>,
         listener: PhaseListener<'_>,
     ) -> Result<(), StageError> {
@@ -180,7 +180,7 @@ impl PhaseExecutor<'_> {
     pub(super) fn stop(
         &self,
         why: Stopped,
-        control: &Control,
+        control: &PhaseControl,
         state: &mut State<'_>,
         listener: PhaseListener<'_>,
     ) {

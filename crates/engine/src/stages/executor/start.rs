@@ -15,10 +15,11 @@ use crate::runs::RunError;
 use crate::stages::StageError;
 use crate::stages::agents::request_id;
 use crate::stages::downgrade_rules::{agent_timeout, lock_timeouts, retry_policy};
-use crate::stages::group::{Control, GroupExecution};
+use crate::stages::group::GroupExecution;
 use crate::stages::log::{ExecutionLog, fields};
 use crate::stages::outcome::{Outcome, State};
 use crate::stages::patience::Patience;
+use crate::stages::phase_control::PhaseControl;
 
 /// How long a group waits for its locks, if nothing else is said.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(300);
@@ -71,7 +72,7 @@ impl<'c> PhaseExecutor<'c> {
     pub(super) fn start_groups<'scope>(
         &'scope self,
         scope: &'scope thread::Scope<'scope, '_>,
-        control: &'scope Control,
+        control: &'scope PhaseControl,
         sender: &Sender<Message>,
         state: &mut State<'_>,
         listener: PhaseListener<'_>,
@@ -120,7 +121,7 @@ impl<'c> PhaseExecutor<'c> {
         Ok(())
     }
 
-    fn group_execution<'t>(&'t self, index: usize, control: &'t Control) -> GroupExecution<'t> {
+    fn group_execution<'t>(&'t self, index: usize, control: &'t PhaseControl) -> GroupExecution<'t> {
         let group = &self.plan.groups[index];
         let agents = &self.agents[index];
         let retry = retry_policy(&self.stages.downgrades);

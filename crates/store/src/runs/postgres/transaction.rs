@@ -88,7 +88,7 @@ impl PostgresRunStore {
 
     /// Makes a call that may be made twice. Makes it again if its connection breaks.
     fn repeated<T>(&self, call: impl Fn(&Exclusive<'_>) -> Result<T, Failure>) -> Result<T, StoreError> {
-        let mut doubt = None;
+        let mut broken = None;
         for _ in 0..TRIES {
             let called = self.leases.server.exclusive().and_then(|connection| {
                 let called = call(&connection)?;
@@ -98,17 +98,17 @@ impl PostgresRunStore {
             match called {
                 Ok(called) => return Ok(called),
                 Err(failure) if failure.is_conflict() => {}
-                Err(failure) if failure.is_broken() => doubt = Some(failure),
+                Err(failure) if failure.is_broken() => broken = Some(failure),
                 // An earlier try may have been executed.
                 Err(failure) => {
-                    return Err(match doubt {
+                    return Err(match broken {
                         Some(_) => self.leases.in_doubt(failure),
                         None => self.explain(failure),
                     });
                 }
             }
         }
-        Err(doubt.map_or_else(|| self.explain(Failure::Ended), |failure| self.leases.in_doubt(failure)))
+        Err(broken.map_or_else(|| self.explain(Failure::Ended), |failure| self.leases.in_doubt(failure)))
     }
 
     /// One transaction. The first round trip takes locks and reads, `decide` says what to write, and the second round trip
