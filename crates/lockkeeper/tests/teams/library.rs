@@ -1,6 +1,6 @@
 //! A program that uses the library on a store of several machines.
 
-use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
+use std::io::{BufRead, BufReader, Read, stdin};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Program {
 
 /// Says something to the test that has started this program.
 fn say(line: &str) {
-    writeln!(stdout(), "\n{line}").unwrap();
+    println!("\n{line}");
 }
 
 fn wait_for_the_end_of_input() {
