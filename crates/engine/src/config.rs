@@ -17,7 +17,7 @@ use lockkeeper_core::time::{Ttl, parse_span};
 
 pub use error::ConfigError;
 use keys::{KNOWN, Known};
-pub use store::{ProjectConfig, checked_store, folder_of_store, shared_store_at};
+pub use store::{GRACE, ProjectConfig, checked_store, folder_of_store, shared_store_at};
 
 /// The project's file, in its root.
 pub const PROJECT_FILE: &str = "lockkeeper.toml";

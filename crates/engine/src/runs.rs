@@ -136,6 +136,9 @@ pub enum RunError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The output of a run cannot be read.
+    #[error(transparent)]
+    Unreadable(io::Error),
     /// A system call failed.
     #[error("cannot find out about this process or machine")]
     Machine(#[source] io::Error),
@@ -174,6 +177,7 @@ impl RunError {
             Self::WorkerTaken(_) => "start the worker again: it gets an id of its own".to_owned(),
             Self::BadAnswer => "write a longer one to a file, and answer with its name".to_owned(),
             Self::Store(error) => error.hint(),
+            Self::Unreadable(_) => "check that the state folder is yours".to_owned(),
             Self::Machine(_) => "check that /proc is mounted".to_owned(),
         }
     }

@@ -33,6 +33,17 @@ pub(crate) fn stop_at(sent_at: Moment, span: Duration, grace: Duration) -> Momen
     sent_at.after(span.saturating_sub(grace + RESERVE.min(span / 6)))
 }
 
+/// The shortest session that fits this grace: if it is renewed in time, no command is stopped.
+pub(crate) fn shortest_span(grace: Duration) -> Duration {
+    // The margin is a sixth of a span below twelve seconds, and two seconds above.
+    (2 * grace).min((grace + RESERVE) * 3 / 2)
+}
+
+/// The longest grace that fits this session.
+pub(crate) fn longest_grace(span: Duration) -> Duration {
+    (span * 2 / 3).saturating_sub(RESERVE.min(span / 6))
+}
+
 /// The subject of a session: a lease or a worker.
 pub(crate) trait Renew: Clone + Send + 'static {
     /// Why the store refuses a renewal.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::time::Ttl;
+use lockkeeper_core::time::{Ttl, format_span};
 use lockkeeper_platform::{origin, runtime_folder};
 pub use lockkeeper_store::AddressError;
 #[cfg(feature = "etcd")]
@@ -21,7 +21,7 @@ use thiserror::Error;
 use crate::open::OpenError;
 #[cfg(feature = "postgres")]
 use crate::open::PostgresServer;
-use crate::{Engine, MachineProbe};
+use crate::{Engine, MachineProbe, sessions};
 
 /// The longest name of a project.
 const LONGEST_PROJECT: usize = 100;
@@ -59,6 +59,8 @@ pub struct SharedStoreSettings<'s> {
     pub connect_timeout: Duration,
     /// How long a lease lasts after the last heartbeat of a holder on another machine.
     pub session: Ttl,
+    /// How long a command may take to end by itself before it is killed: it has to end before the session does.
+    pub grace: Duration,
 }
 
 /// Why the settings name no store.
@@ -74,6 +76,18 @@ pub enum SharedStoreError {
     /// The name of the project is not allowed.
     #[error("`{0}` cannot be the name of a project")]
     BadProject(String),
+    /// A session would end, or could not be renewed, before a command is stopped.
+    #[error("`session` of {} is too short for a `grace` of {}", format_span(*session), format_span(*grace))]
+    ShortSession {
+        /// The session.
+        session: Duration,
+        /// The time that a command has to end by itself.
+        grace: Duration,
+        /// The shortest session that fits.
+        shortest: Duration,
+        /// The longest grace that fits.
+        longest: Duration,
+    },
     /// This program cannot reach such a server.
     #[error("this program was built without support for {0}")]
     NotBuilt(&'static str),
@@ -96,12 +110,18 @@ fn begins_with(address: &str, schemes: &[&str]) -> bool {
 impl SharedStore {
     /// Reads the settings. Does not connect.
     pub fn new(settings: SharedStoreSettings<'_>) -> Result<Self, SharedStoreError> {
-        let SharedStoreSettings { address, project, password_file, connect_timeout, session } = settings;
+        let SharedStoreSettings { address, project, password_file, connect_timeout, session, grace } =
+            settings;
         let server = server(address, password_file)?;
         let project = project.ok_or(SharedStoreError::NoProject)?;
         let is_plain = |character: char| !character.is_control() && !character.is_whitespace();
         if project.is_empty() || project.len() > LONGEST_PROJECT || !project.chars().all(is_plain) {
             return Err(SharedStoreError::BadProject(project.to_owned()));
+        }
+        let shortest = sessions::shortest_span(grace);
+        if session.get() < shortest {
+            let (session, longest) = (session.get(), sessions::longest_grace(session.get()));
+            return Err(SharedStoreError::ShortSession { session, grace, shortest, longest });
         }
         Ok(Self { server, project: project.to_owned(), connect_timeout, session })
     }

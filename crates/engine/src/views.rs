@@ -6,6 +6,7 @@
 mod board;
 mod bulk;
 mod conflict;
+mod host;
 mod lease;
 #[cfg(feature = "stages")]
 mod overview;
@@ -19,6 +20,7 @@ mod stats;
 pub use board::{AgentView, BoardView, WaitingView};
 pub use bulk::{ChangedView, RefusedView};
 pub use conflict::PatternConflictView;
+pub use host::HostView;
 pub use lease::{AlertView, HolderView, LeaseView, ObstacleView, ResourceView, TicketView, obstacles};
 #[cfg(feature = "stages")]
 pub use overview::{AttentionView, OverviewView, RequestCountsView, RequestItem, RequestSummaryView};

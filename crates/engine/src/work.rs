@@ -32,6 +32,7 @@ mod guardian;
 mod heartbeat;
 mod lock_files;
 mod orphans;
+mod output_copier;
 mod processes;
 mod rescuer;
 mod session;

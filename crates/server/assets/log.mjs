@@ -27,6 +27,8 @@ const chunks = [];
 let size = Number(box.dataset.size);
 let ended = box.dataset.ended === "true";
 let cut = null;
+// The machine that has the whole output, if it is another one.
+let host = null;
 let follows = true;
 // Where the view was last, to tell a person who scrolls up from a layout that changed.
 let top = 0;
@@ -50,6 +52,7 @@ async function read(values, signal) {
   const part = await answer.json();
   ({ size, ended } = part);
   cut = part.cut_to === null ? null : { from: part.cut_from, to: part.cut_to };
+  host = part.host;
   // An escape sequence is not taken apart: the rest of it comes with the next chunk.
   const open = part.to < part.size || !part.ended ? part.text.match(OPEN_END)?.[0] : "";
   if (open && open.length < part.text.length) {
@@ -64,7 +67,7 @@ function piece({ from, to, text }, style) {
   if (cut && from === cut.to) {
     const mark = document.createElement("span");
     mark.className = "cut";
-    mark.textContent = box.dataset.cut.replace("{n}", (cut.to - cut.from).toLocaleString(document.documentElement.lang));
+    mark.textContent = box.dataset.cut.replace("{n}", (cut.to - cut.from).toLocaleString(document.documentElement.lang)) + (host ? ` (${host})` : "");
     node.append(mark);
   }
   appendAnsi(node, text, style, printable);

@@ -5,6 +5,7 @@ mod bulk;
 mod conflicts;
 mod doctor;
 mod events;
+mod hosts;
 mod lock_request;
 mod locks;
 pub(super) mod log;
@@ -70,6 +71,7 @@ fn documented_routes(shutdown: &Shutdown) -> OpenApiRouter<AppState> {
         .routes(routes!(locks::show, locks::release))
         .routes(routes!(locks::renew))
         .routes(routes!(agents::list))
+        .routes(routes!(hosts::list))
         .routes(routes!(requests::list, requests::submit))
         .routes(routes!(requests::show, requests::replace))
         .routes(routes!(request_start::run))

@@ -3,7 +3,8 @@
 //! The thread sleeps in the kernel until a file of the store is written, the process of a holder exits, or a TTL ends.
 //! Without subscribers it does not read the store at all. Every event has a sequence number, and the last ones are kept in
 //! a replay buffer: a client that reconnects receives the events that it missed. When the buffer does not reach back far
-//! enough, or the server was restarted, the client is told to load everything again.
+//! enough, or the client was connected to another server before, the events of runs come from the store, where each has a
+//! position that is the same for all servers. Everything else is not stored: the client is told to load it again.
 
 mod executions;
 mod lease_changes;
@@ -33,6 +34,8 @@ const BACKLOG: usize = 256;
 pub(super) struct Event {
     /// Its sequence number, from 1.
     pub(super) number: u64,
+    /// The position in the store of the last event of a run so far.
+    pub(super) position: u64,
     /// `lease`, `ticket`, `run`, `queue` or `stages`.
     pub(super) topic: &'static str,
     /// The message as one line of JSON.
@@ -58,6 +61,8 @@ struct Shared {
 #[derive(Default)]
 struct ReplayBuffer {
     last: u64,
+    /// The position in the store of the last event of a run that was published.
+    position: u64,
     events: VecDeque<Event>,
 }
 
@@ -67,6 +72,8 @@ pub(super) struct Subscription {
     pub(super) missed: Missed,
     /// The sequence number of the last event before `receiver`.
     pub(super) last: u64,
+    /// The position in the store of the last event of a run before `receiver`.
+    pub(super) position: u64,
     /// The events from now on.
     pub(super) receiver: broadcast::Receiver<Event>,
 }
@@ -77,7 +84,9 @@ pub(super) enum Missed {
     New,
     /// These events.
     Events(Vec<Event>),
-    /// More than the replay buffer has.
+    /// Those of runs are in the store, after this position. The others are not known any more.
+    Stored(u64),
+    /// Nobody knows which.
     TooMuch,
 }
 
@@ -95,6 +104,7 @@ impl Broadcaster {
         let (wake_receiver, waker) = io::pipe()?;
         *locked(&self.shared.waker) = Some(waker);
         let watcher = Watcher::new(Arc::clone(leases), location, wake_receiver, Arc::clone(&self.shared))?;
+        locked(&self.shared.replay).position = watcher.position();
         let thread = thread::Builder::new().name("events".to_owned()).spawn(move || watcher.run())?;
         Ok(WatcherThread { shared: Arc::clone(&self.shared), thread })
     }
@@ -106,20 +116,26 @@ impl Broadcaster {
         let receiver = self.shared.sender.subscribe();
         let missed = match last {
             None => Missed::New,
-            Some(text) => match self.shared.number_of(text) {
-                Some(number) => replay.since(number),
-                None => Missed::TooMuch,
-            },
+            Some(text) => {
+                let known = self.shared.number_of(text).and_then(|number| replay.since(number));
+                let stored = || position_of(text).map_or(Missed::TooMuch, Missed::Stored);
+                known.map_or_else(stored, Missed::Events)
+            }
         };
-        let last = replay.last;
+        let (last, position) = (replay.last, replay.position);
         drop(replay);
         self.shared.wake();
-        Subscription { missed, last, receiver }
+        Subscription { missed, last, position, receiver }
     }
 
-    /// The cursor of an event, `EPOCH-NUMBER`. A client sends it back as `Last-Event-ID`.
-    pub(super) fn cursor(&self, number: u64) -> String {
-        format!("{:x}-{number}", self.shared.epoch)
+    /// The cursor of an event, `EPOCH-NUMBER-POSITION`. A client sends it back as `Last-Event-ID`, to this server or another one.
+    pub(super) fn cursor(&self, number: u64, position: u64) -> String {
+        format!("{:x}-{number}-{position}", self.shared.epoch)
+    }
+
+    /// The cursor of an event that was read from the store: no server has a number for it.
+    pub(super) fn stored_cursor(position: u64) -> String {
+        format!("0-0-{position}")
     }
 
     /// How many subscribers there are.
@@ -134,7 +150,9 @@ impl Shared {
         let mut replay = locked(&self.replay);
         for message in messages {
             replay.last += 1;
-            let event = Event { number: replay.last, topic: message.topic(), data: message.to_line() };
+            replay.position = message.position().unwrap_or(replay.position);
+            let (number, position) = (replay.last, replay.position);
+            let event = Event { number, position, topic: message.topic(), data: message.to_line() };
             replay.events.push_back(event.clone());
             if replay.events.len() > REPLAY_EVENTS {
                 replay.events.pop_front();
@@ -149,7 +167,8 @@ impl Shared {
     }
 
     fn number_of(&self, cursor: &str) -> Option<u64> {
-        let (epoch, number) = cursor.split_once('-')?;
+        let (epoch, rest) = cursor.split_once('-')?;
+        let number = rest.split('-').next()?;
         (u64::from_str_radix(epoch, 16).ok()? == self.epoch).then(|| number.parse().ok())?
     }
 
@@ -162,13 +181,20 @@ impl Shared {
 }
 
 impl ReplayBuffer {
-    fn since(&self, number: u64) -> Missed {
+    /// The events after this one; none if some of them are gone.
+    fn since(&self, number: u64) -> Option<Vec<Event>> {
         let first = self.events.front().map_or(self.last + 1, |event| event.number);
         if number > self.last || number + 1 < first {
-            return Missed::TooMuch;
+            return None;
         }
-        Missed::Events(self.events.iter().filter(|event| event.number > number).cloned().collect())
+        Some(self.events.iter().filter(|event| event.number > number).cloned().collect())
     }
+}
+
+/// The position in a cursor of any server.
+fn position_of(cursor: &str) -> Option<u64> {
+    let mut parts = cursor.split('-').skip(2);
+    parts.next()?.parse().ok().filter(|_| parts.next().is_none())
 }
 
 /// Handle of the watcher thread.
@@ -204,7 +230,7 @@ mod tests {
         match missed {
             Missed::New => Some(Vec::new()),
             Missed::Events(events) => Some(events.iter().map(|event| event.number).collect()),
-            Missed::TooMuch => None,
+            Missed::Stored(_) | Missed::TooMuch => None,
         }
     }
 
@@ -212,12 +238,12 @@ mod tests {
     fn a_client_that_reconnects_receives_what_it_missed_and_nothing_twice() {
         let broadcaster = Broadcaster::new();
         broadcaster.shared.publish(messages(3));
-        let mut back = broadcaster.subscribe(Some(&broadcaster.cursor(1)));
+        let mut back = broadcaster.subscribe(Some(&broadcaster.cursor(1, 0)));
         assert_eq!(numbers(&back.missed), Some(vec![2, 3]));
         broadcaster.shared.publish(messages(1));
         assert_eq!(back.receiver.try_recv().unwrap().number, 4);
         assert!(back.receiver.try_recv().is_err());
-        let current = broadcaster.subscribe(Some(&broadcaster.cursor(4)));
+        let current = broadcaster.subscribe(Some(&broadcaster.cursor(4, 0)));
         assert_eq!(numbers(&current.missed), Some(Vec::new()));
     }
 
@@ -226,11 +252,18 @@ mod tests {
         let broadcaster = Broadcaster::new();
         broadcaster.shared.publish(messages(REPLAY_EVENTS + 10));
         let missed = |cursor: &str| numbers(&broadcaster.subscribe(Some(cursor)).missed);
-        assert_eq!(missed(&broadcaster.cursor(5)), None);
-        assert_eq!(missed(&broadcaster.cursor(10)).map(|missed| missed.len()), Some(REPLAY_EVENTS));
-        let beyond = broadcaster.cursor(REPLAY_EVENTS as u64 + 11);
+        assert_eq!(missed(&broadcaster.cursor(5, 0)), None);
+        assert_eq!(missed(&broadcaster.cursor(10, 0)).map(|missed| missed.len()), Some(REPLAY_EVENTS));
+        let beyond = broadcaster.cursor(REPLAY_EVENTS as u64 + 11, 0);
         for cursor in ["1", "", "-", "zz-1", "0-1", beyond.as_str()] {
             assert!(missed(cursor).is_none(), "{cursor}");
         }
+        let stored = |cursor: &str| match broadcaster.subscribe(Some(cursor)).missed {
+            Missed::Stored(position) => Some(position),
+            Missed::New | Missed::Events(_) | Missed::TooMuch => None,
+        };
+        // The store knows the events of runs.
+        assert_eq!([stored("0-1-7"), stored(&broadcaster.cursor(5, 9))], [Some(7), Some(9)]);
+        assert_eq!([stored("0-1"), stored("0-1-x"), stored("0-1-7-8")], [None; 3]);
     }
 }

@@ -13,6 +13,7 @@ mod doctor;
 mod error;
 mod execution;
 mod filter;
+mod hosts;
 mod locks;
 mod login;
 mod plan;
@@ -65,6 +66,7 @@ pub(super) fn routes(reference: ApiReference) -> Router<AppState> {
         .route("/stages", get(stages::page))
         .route("/stages/plan", get(plan::page))
         .route("/stages/{id}", get(execution::page))
+        .route("/hosts", get(hosts::page))
         .route("/doctor", get(doctor::page))
         .route("/login", get(login::page).post(login::log_in))
         .route("/logout", post(login::log_out))
@@ -85,6 +87,8 @@ struct Layout {
     attention: Attention,
     /// Whether the browser has a session that it can end.
     has_session: bool,
+    /// Whether several machines share the store.
+    is_shared: bool,
 }
 
 /// Banner that is shown while the queue is executed.
@@ -144,6 +148,7 @@ impl Layout {
             stop: None,
             attention: Attention::default(),
             has_session: false,
+            is_shared: false,
         }
     }
 
@@ -161,10 +166,13 @@ impl Layout {
             ("/agents", texts.agents, "g"),
             ("/stages", texts.stages, "s"),
             ("/runs", texts.activity, "r"),
+            ("/hosts", texts.hosts, "h"),
             ("/doctor", texts.doctor, "d"),
             ("/api", "API", "a"),
         ];
-        all.into_iter().map(|(href, name, key)| Tab { href, name, key, current: href == self.tab }).collect()
+        // One machine has no list of machines.
+        let shown = all.into_iter().filter(|(href, ..)| self.is_shared || *href != "/hosts");
+        shown.map(|(href, name, key)| Tab { href, name, key, current: href == self.tab }).collect()
     }
 
     fn themes(&self) -> [(&'static str, &'static str); 3] {
@@ -197,7 +205,8 @@ impl FromRequestParts<AppState> for Layout {
             stopping: auto.stop,
         });
         let has_session = matches!(parts.extensions.get::<Access>(), Some(Access::Session(_)));
-        Ok(Self { queue, stop, attention, has_session, ..Self::new(language, &parts.headers) })
+        let is_shared = state.runs().is_shared();
+        Ok(Self { queue, stop, attention, has_session, is_shared, ..Self::new(language, &parts.headers) })
     }
 }
 

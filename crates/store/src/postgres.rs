@@ -255,6 +255,21 @@ pub(crate) fn set_up(schema: &str, version: i32, tables: &str) -> String {
     )
 }
 
+/// The statements that bring the tables of a schema from this version to the next, once.
+pub(crate) fn upgrade(schema: &str, version: i32, script: &str) -> String {
+    format!(
+        "BEGIN;
+         SELECT pg_advisory_xact_lock({MIGRATION_LOCK});
+         DO $migrate$ BEGIN
+            IF (SELECT version FROM {schema}.about) = {version} THEN
+                EXECUTE $script${script}$script$;
+                UPDATE {schema}.about SET version = {version} + 1;
+            END IF;
+         END $migrate$;
+         COMMIT"
+    )
+}
+
 pub(crate) fn no_row() -> StoreError {
     StoreError::Mismatch("the server returned no row".to_owned())
 }

@@ -49,6 +49,7 @@ mod columns;
 mod filter;
 mod import;
 mod order;
+mod output;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod prunable;
@@ -69,6 +70,7 @@ use lockkeeper_core::time::Moment;
 
 pub use filter::{Listing, RequestFilter, RunFilter};
 pub use import::{Import, Imported};
+pub use output::{KeptOutput, OutputChange, Piece};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresRunStore;
 pub use records::{
@@ -152,6 +154,12 @@ pub trait RunStore: Send + Sync {
 
     /// Marks this store as moved to another one, or as not moved.
     fn set_moved_to(&self, to: Option<&str>) -> Result<(), StoreError>;
+
+    /// Keeps parts of the output of runs for readers of other machines, in one transaction. Only a store that several machines share
+    /// does. If it fails, the changes may have been made; a call that removes all pieces first can follow. It is no event.
+    fn keep_output(&self, _changes: &[OutputChange<'_>]) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Returns when everything that was written so far survives a power cut (group commit).
     fn sync(&self) -> Result<(), StoreError>;
@@ -300,6 +308,11 @@ pub trait RunRecords {
     /// keeps them.
     fn hosts(&self, _runs: &[&RunId]) -> Result<HashMap<RunId, String>, StoreError> {
         Ok(HashMap::new())
+    }
+
+    /// What the store keeps of the output of an attempt, with the pieces that end after `from`. None if it keeps nothing.
+    fn output(&self, _run: &RunId, _attempt: u32, _from: u64) -> Result<Option<KeptOutput>, StoreError> {
+        Ok(None)
     }
 
     /// The last auto-run.

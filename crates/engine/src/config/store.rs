@@ -3,10 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lockkeeper_core::time::format_span;
+
 use super::{Config, ConfigError, Flags, Inputs, Setting, Source};
 use crate::location::{Location, LocationError, LocationInputs};
 use crate::report::{Exit, Report};
 use crate::shared_store::{AddressError, SharedStore, SharedStoreError, SharedStoreSettings, is_server};
+
+/// How long a command may take to end by itself, unless a setting says otherwise.
+pub const GRACE: Duration = Duration::from_secs(10);
 
 /// The settings of the project around a folder.
 pub struct ProjectConfig {
@@ -105,6 +110,7 @@ pub fn shared_store_at(address: &str, config: &Config, root: &Path) -> Result<Sh
         password_file: password_file.as_deref(),
         connect_timeout: connect_timeout.max(Duration::from_millis(1)),
         session,
+        grace: config.span("grace").unwrap_or(GRACE),
     };
     checked_store(settings)
 }
@@ -122,6 +128,11 @@ fn refused(address: &str, error: &SharedStoreError) -> Report {
             "add `project = \"NAME\"` to lockkeeper.toml, the same for all clones, or set LOCKKEEPER_PROJECT"
                 .to_owned()
         }
+        SharedStoreError::ShortSession { shortest, longest, .. } => format!(
+            "commands are stopped before the session can end: set `session` to {} or more, or `grace` to {} or less",
+            format_span(Duration::from_secs(shortest.as_secs_f64().ceil() as u64)),
+            format_span(Duration::from_secs(longest.as_secs()))
+        ),
         SharedStoreError::BadProject(_) => "a name has up to 100 characters, and no blanks".to_owned(),
         SharedStoreError::Address(error) => match Hints::of(address).of_error(error) {
             Some(hint) => hint,

@@ -47,6 +47,7 @@ impl From<RunError> for Report {
                 Self::of(Exit::LeaseLost, "LEASE_LOST", &error).with_context("worker", worker.as_str())
             }
             RunError::BadAnswer => Self::of(Exit::Usage, "BAD_INPUT", &error),
+            RunError::Unreadable(error) => Self::of(Exit::Failed, "UNREADABLE", error),
             RunError::Machine(_) => Self::of(Exit::Failed, "MACHINE", &error),
             RunError::Store(_) => Self::of(Exit::Failed, "STORE_FAILED", &error),
         }

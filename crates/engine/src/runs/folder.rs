@@ -12,6 +12,9 @@ use lockkeeper_platform::{access, fs as local};
 /// A stage file is never longer than this.
 const MOST_STAGE: u64 = 1 << 20;
 
+/// The number of an attempt is never longer than this.
+const MOST_ATTEMPT: u64 = 10;
+
 /// `runs/RUN_ID/` in the state folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFolder {
@@ -41,6 +44,34 @@ impl RunFolder {
     /// Which bytes of the output of an earlier attempt were cut out.
     pub fn cut_of(&self, attempt: u32) -> PathBuf {
         self.path.join(format!("output.{attempt}.cut"))
+    }
+
+    /// The number of the attempt that wrote the latest output here. Written for all attempts but the first.
+    fn attempt(&self) -> PathBuf {
+        self.path.join("attempt")
+    }
+
+    /// The attempt that wrote the latest output here. Other machines may have made later ones.
+    pub(crate) fn current_attempt(&self) -> u32 {
+        // The command of the run could have put anything there.
+        let mut text = String::new();
+        let file = local::open_in(&self.path, "attempt".as_ref());
+        let read = file.and_then(|file| file.take(MOST_ATTEMPT).read_to_string(&mut text));
+        let noted = read.ok().and_then(|_| text.parse().ok());
+        // Earlier versions did not note it.
+        let ended = || (1..).take_while(|attempt| self.output_of(*attempt).exists()).last().unwrap_or(0);
+        noted.unwrap_or_else(|| ended() + 1)
+    }
+
+    /// Keeps the output of the attempt before, and notes that this one comes now.
+    pub(crate) fn begin_attempt(&self, attempt: u32) -> io::Result<()> {
+        let before = self.current_attempt();
+        if attempt <= before {
+            return Ok(());
+        }
+        rename_if_there(&self.cut(), &self.cut_of(before))?;
+        rename_if_there(&self.output(), &self.output_of(before))?;
+        write_whole(&self.attempt(), attempt.to_string().as_bytes())
     }
 
     /// Its executor and the resources that it holds, as JSON.
@@ -84,6 +115,13 @@ impl RunFolder {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             Ok(()) | Err(_) => Ok(()),
         }
+    }
+}
+
+fn rename_if_there(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

@@ -1,13 +1,18 @@
 //! Reads the output of a run in windows, so that memory does not grow with the size of the file or the length of its lines.
+//!
+//! It is read from the file, or on another machine from the store, which keeps the first and the last part.
+
+mod kept;
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use self::kept::Kept;
 use super::RunFolder;
 use lockkeeper_platform::fs as local;
 
@@ -69,9 +74,15 @@ impl RunFolder {
 /// The output of one attempt.
 #[derive(Debug)]
 pub struct Output {
-    file: File,
-    inode: u64,
-    cut_path: PathBuf,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// The file that the command writes to, and the file that says what was cut out of it.
+    File { file: File, cut_path: PathBuf },
+    /// The parts that the store keeps.
+    Kept(Kept),
 }
 
 impl Output {
@@ -81,15 +92,17 @@ impl Output {
             None => (folder.output(), folder.cut()),
             Some(attempt) => (folder.output_of(attempt), folder.cut_of(attempt)),
         };
-        let Some(file) = open(&path)? else { return Ok(None) };
-        let inode = file.metadata()?.ino();
-        Ok(Some(Self { file, inode, cut_path }))
+        let file = open(&path)?;
+        Ok(file.map(|file| Self { source: Source::File { file, cut_path } }))
     }
 
-    /// Opens the output of this attempt, whether it has ended or not; none if it has written nothing yet.
+    /// Opens the output of this attempt, whether it has ended or not; none if it has written nothing here.
     pub fn of_attempt(folder: &RunFolder, attempt: u32) -> io::Result<Option<Self>> {
         if let Some(ended) = Self::open(folder, Some(attempt))? {
             return Ok(Some(ended));
+        }
+        if folder.current_attempt() != attempt {
+            return Ok(None);
         }
         let current = Self::open(folder, None)?;
         // The attempt may have ended in between: then `current` is the output of a later one.
@@ -99,25 +112,25 @@ impl Output {
         }
     }
 
-    /// How many attempts have ended and have their output in a file of its own.
-    pub fn attempts_over(folder: &RunFolder) -> u32 {
-        (1..).take_while(|attempt| folder.output_of(*attempt).exists()).last().unwrap_or(0)
+    /// The machine that has the whole output, if this is what the store keeps of it.
+    pub fn host(&self) -> Option<&str> {
+        match &self.source {
+            Source::File { .. } => None,
+            Source::Kept(kept) => Some(kept.host()),
+        }
     }
 
     /// Its length so far, with the bytes that were cut out.
     pub fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        match &self.source {
+            Source::File { file, .. } => Ok(file.metadata()?.len()),
+            Source::Kept(kept) => Ok(kept.size()),
+        }
     }
 
     /// Whether nothing is written yet.
     pub fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
-    }
-
-    /// Whether it is complete: the next attempt writes to another file.
-    pub fn is_over(&self, folder: &RunFolder) -> bool {
-        let current = std::fs::metadata(folder.output());
-        current.is_ok_and(|metadata| metadata.ino() != self.inode)
     }
 
     /// Reads at most `most` bytes from this offset, and never across bytes that were cut out.
@@ -237,13 +250,20 @@ impl Output {
 
     /// The bytes that are missing.
     pub fn cut(&self) -> io::Result<Option<Range<u64>>> {
-        read_cut(&self.cut_path)
+        match &self.source {
+            Source::File { cut_path, .. } => read_cut(cut_path),
+            Source::Kept(kept) => Ok(kept.cut()),
+        }
     }
 
     fn read_at(&self, bytes: &mut [u8], from: u64) -> io::Result<usize> {
+        let file = match &self.source {
+            Source::File { file, .. } => file,
+            Source::Kept(kept) => return Ok(kept.read_at(bytes, from)),
+        };
         let mut read = 0;
         while read < bytes.len() {
-            match self.file.read_at(&mut bytes[read..], from + read as u64) {
+            match file.read_at(&mut bytes[read..], from + read as u64) {
                 Ok(0) => break,
                 Ok(more) => read += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -6,22 +6,13 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use lockkeeper_core::request::Request;
-use lockkeeper_core::run::Run;
 
-use super::{RunError, Runs};
+use super::Runs;
 
 impl Runs {
     /// Whether several machines share the requests and runs.
     pub fn is_shared(&self) -> bool {
         self.root.is_some()
-    }
-
-    /// The machine that executes or executed a run, if several share the store and the folder of the run is not here.
-    pub fn host_elsewhere(&self, run: &Run) -> Result<Option<String>, RunError> {
-        if !self.is_shared() || self.folder_of(&run.id).path().is_dir() {
-            return Ok(None);
-        }
-        Ok(self.store.snapshot()?.hosts(&[&run.id])?.remove(&run.id))
     }
 
     /// The requests as the store keeps them.

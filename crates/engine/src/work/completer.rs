@@ -25,6 +25,7 @@ use super::completer_message::{Committed, CompleterMessage, Finished, Started};
 use super::control::{ActiveRuns, Stop};
 use super::events::{Events, WorkerEvent};
 use super::lock_files::LockFiles;
+use super::output_copier::OutputCopier;
 use super::processes::{RunProcesses, Sharing};
 use super::session::WorkerSession;
 use super::{locked, stage_file};
@@ -55,6 +56,7 @@ pub(super) struct Completer {
     messages: Sender<CompleterMessage>,
     /// The session of the worker, on a store that several machines share.
     session: Option<Arc<WorkerSession>>,
+    output: Arc<OutputCopier>,
 }
 
 /// An attempt whose end is not written yet.
@@ -74,13 +76,13 @@ impl Completer {
         messages: Sender<CompleterMessage>,
     ) -> Self {
         let (waiting, leader) = (Mutex::default(), Mutex::default());
-        let session = None;
-        Self { runs, leases, worker, active, events, grace, waiting, leader, messages, session }
+        let (session, output) = (None, Arc::default());
+        Self { runs, leases, worker, active, events, grace, waiting, leader, messages, session, output }
     }
 
-    /// Claims runs only while this session is valid.
-    pub(super) fn with_session(self, session: Option<Arc<WorkerSession>>) -> Self {
-        Self { session, ..self }
+    /// On a store that several machines share: claims runs only while this session is valid, and tells this copier of ends.
+    pub(super) fn sharing(self, session: Option<Arc<WorkerSession>>, output: Arc<OutputCopier>) -> Self {
+        Self { session, output, ..self }
     }
 
     /// Writes the end of an attempt. An attempt that wants the next run gets it when the end and the claim are on the disk.
@@ -172,6 +174,7 @@ impl Completer {
     fn publish_and_release(&self, committed: Committed) {
         let Committed { finished, ended, reply } = committed;
         let id = &finished.end.run.id;
+        self.output.ended(id, finished.end.run.attempt());
         let output = self.runs.folder_of(id).output();
         if let Err(error) = finished.files.record_end(ended.as_ref(), &output.to_string_lossy()) {
             self.events.warn(format!("cannot write the end of {id} for its swarm: {error}"));
@@ -218,6 +221,7 @@ impl Completer {
 
     fn record_start(&self, started: &Started) {
         let Started { run, request, lease, process, at } = started;
+        self.output.began();
         self.events.log(&WorkerEvent::Started(run.clone()), Some(request), *at);
         self.write_stage(run, lease.as_ref());
         let Some(process) = process else { return };

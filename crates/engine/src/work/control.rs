@@ -64,6 +64,8 @@ impl AsFd for WakePipe {
 pub(super) struct Control {
     /// The claim that it is for.
     claim: u64,
+    /// The number of the attempt.
+    attempt: u32,
     stop: AtomicU8,
     /// The thread may have used it for earlier runs, so a wake-up may be late and without a reason.
     pipe: Arc<WakePipe>,
@@ -103,7 +105,8 @@ pub(super) struct ActiveRuns {
 impl ActiveRuns {
     /// Adds a run, whose thread sleeps on `pipe`.
     pub(super) fn add(&self, run: &Run, pipe: Arc<WakePipe>) -> Arc<Control> {
-        let control = Arc::new(Control { claim: run.claim(), stop: AtomicU8::new(0), pipe });
+        let (claim, attempt) = (run.claim(), run.attempt());
+        let control = Arc::new(Control { claim, attempt, stop: AtomicU8::new(0), pipe });
         locked(&self.controls).insert(run.id.clone(), Arc::clone(&control));
         control
     }
@@ -122,6 +125,11 @@ impl ActiveRuns {
 
     pub(super) fn contains(&self, id: &RunId) -> bool {
         locked(&self.controls).contains_key(id)
+    }
+
+    /// The runs, each with the number of its attempt.
+    pub(super) fn attempts(&self) -> Vec<(RunId, u32)> {
+        locked(&self.controls).iter().map(|(id, control)| (id.clone(), control.attempt)).collect()
     }
 
     /// Asks the attempt under this claim to stop, if it is still executed.

@@ -32,6 +32,7 @@ use super::end_records::{self, Known, SeenEnd};
 use super::events::{Events, WorkerEvent};
 use super::heartbeat::{self, HeartbeatWatch};
 use super::lock_files::{LockFiles, LockFormats, RenewedFiles};
+use super::output_copier::OutputCopier;
 use super::processes::RunProcesses;
 use super::session::WorkerSession;
 use super::start_records::StartRecords;
@@ -77,6 +78,7 @@ pub struct Rescuer {
     pub(super) formats: LockFormats,
     /// The session of the worker, on a store that several machines share.
     pub(super) session: Option<Arc<WorkerSession>>,
+    pub(super) output: Arc<OutputCopier>,
 }
 
 impl Rescuer {
@@ -235,6 +237,7 @@ impl Rescuer {
         });
         self.events.publish(&WorkerEvent::Adopted(run.clone()), None);
         let control = self.active.add(&run, Arc::new(pipe));
+        self.output.began();
         sender.send((run, request, files, control)).expect("the thread waits for it");
         Ok(Some(thread))
     }

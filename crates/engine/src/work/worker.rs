@@ -25,6 +25,7 @@ use super::events::{Events, Listener};
 use super::guardian::GuardianHandle;
 use super::heartbeat::{self, Heartbeat, HeartbeatFile};
 use super::lock_files::LockFormats;
+use super::output_copier::OutputCopier;
 use super::rescuer::Rescuer;
 use super::session::WorkerSession;
 use super::start_records::StartRecords;
@@ -98,6 +99,8 @@ impl Worker {
         let (messages, receiver) = channel();
         let grace = settings.grace;
         let session = WorkerSession::begin(&runs, &record, sent_at, grace).map_err(RunError::Machine)?;
+        let output = OutputCopier::start(&runs, &active, &record.origin.host);
+        let output = Arc::new(output.map_err(RunError::Machine)?);
         let completer = Completer::new(
             Arc::clone(&runs),
             Arc::clone(&leases),
@@ -107,7 +110,7 @@ impl Worker {
             grace,
             messages.clone(),
         );
-        let completer = Arc::new(completer.with_session(session.clone()));
+        let completer = Arc::new(completer.sharing(session.clone(), Arc::clone(&output)));
         let formats = LockFormats { aiflow: settings.aiflow.clone(), swarm: settings.swarm.clone() };
         let rescuer = Rescuer {
             runs: Arc::clone(&runs),
@@ -121,6 +124,7 @@ impl Worker {
             start_records: Arc::clone(&start_records),
             formats: formats.clone(),
             session: session.clone(),
+            output: Arc::clone(&output),
         };
         rescuer.remove_stray_files()?;
         let claimer = Claimer::new(

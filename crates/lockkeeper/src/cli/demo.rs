@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lockkeeper_core::time::Ttl;
-use lockkeeper_engine::config::checked_store;
+use lockkeeper_engine::config::{GRACE, checked_store};
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::shared_store::{SharedStore, SharedStoreSettings, is_server};
@@ -60,6 +60,7 @@ fn throw_away_project(address: &str) -> Result<SharedStore, Report> {
         password_file: password_file.as_deref(),
         connect_timeout: Duration::from_secs(5),
         session: Ttl::new(Duration::from_secs(30)).expect("half a minute is a TTL"),
+        grace: GRACE,
     };
     let store = checked_store(settings)?;
     if store.keeps_runs() {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Host;
-use serde_json::{Value, json};
+use lockkeeper_engine::views::HostView;
+use serde_json::json;
 
 use super::context::{Context, Globals};
 use super::table::{plain, table};
@@ -24,7 +25,7 @@ impl Verb for Args {
         let context = Context::new(globals)?;
         let hosts = context.existing_runs()?.map(|runs| runs.hosts()).transpose()?.unwrap_or_default();
         if context.json {
-            print::json(&json!({ "hosts": hosts.iter().map(as_json).collect::<Vec<_>>() }));
+            print::json(&json!({ "hosts": hosts.iter().map(HostView::new).collect::<Vec<_>>() }));
         } else if hosts.is_empty() {
             print::talk("no workers: start one with `lockkeeper work`");
         } else {
@@ -33,17 +34,6 @@ impl Verb for Args {
         }
         Ok(Exit::Done)
     }
-}
-
-fn as_json(host: &Host) -> Value {
-    json!({
-        "host": host.name,
-        "boot": host.boot,
-        "workers": host.workers,
-        "jobs": host.jobs,
-        "runs": host.running,
-        "silent_seconds": host.silent_for.map(|silent| silent.as_secs()),
-    })
 }
 
 fn as_row(host: &Host) -> Vec<String> {

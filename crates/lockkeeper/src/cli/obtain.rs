@@ -70,7 +70,7 @@ pub(super) fn ticket_ttl(context: &Context) -> Ttl {
 
 /// How long a command may take to stop after TERM.
 pub(super) fn grace(context: &Context) -> Duration {
-    context.config.span("grace").unwrap_or(Duration::from_secs(10))
+    context.config.span("grace").unwrap_or(lockkeeper_engine::config::GRACE)
 }
 
 /// Runs a use case that waits in line, until the lease is granted, the time is up or a signal comes.

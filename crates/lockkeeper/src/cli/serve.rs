@@ -108,6 +108,8 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     start_log(args);
     check_no_token(args)?;
     let leases = context.engine_to_execute()?;
+    // On a store that several machines share nothing has made it yet.
+    lockkeeper_platform::access::make_state_folder(&context.location.state).map_err(OpenError::Machine)?;
     let token_file = token_file(context, args);
     let settings = settings(context, args, token_file.as_deref())?;
     let shutdown = Shutdown::new();

@@ -120,7 +120,7 @@ impl Error {
     pub(super) fn run(error: RunError) -> Self {
         match error {
             RunError::Store(error) => Self::store(error),
-            RunError::Machine(error) => Self::System(error),
+            RunError::Machine(error) | RunError::Unreadable(error) => Self::System(error),
             RunError::NoRun(_) | RunError::Ambiguous { .. } | RunError::NoRequest(_) => {
                 Self::NoRun(error.into())
             }

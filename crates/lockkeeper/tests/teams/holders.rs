@@ -59,7 +59,7 @@ fn a_killed_wrapper_lets_nobody_in_beside_its_command() {
 /// Invariant 4. A machine that vanished is silent: its lease passes on when its session ends.
 #[test]
 fn the_lease_of_a_vanished_machine_passes_on() {
-    let Some(team) = Team::with_session("4s") else { return };
+    let Some(team) = Team::with_session("5s") else { return };
     let (one, other) = (team.machine(), team.machine());
     let mut wrapper = one.world.start(["exec", "db", "--", "sh", "-c", "echo $$ > pid; exec sleep 300"]);
     let command = pid_in(&one.world.path("pid"));
@@ -87,7 +87,7 @@ fn a_killed_holder_is_succeeded_at_once_on_its_own_machine() {
 /// A shell holds a lease by `acquire`. A guardian keeps its session while the shell lives.
 #[test]
 fn a_lease_that_a_shell_acquired_ends_with_the_shell() {
-    let Some(team) = Team::with_session("4s") else { return };
+    let Some(team) = Team::with_session("5s") else { return };
     let (one, other) = (team.machine(), team.machine());
     // In a file: a shell that executes one line for its caller does not hold the lease, its caller does.
     let script = format!("'{}' acquire db > /dev/null && echo up\nread -r line\n", one.world.program());
@@ -95,7 +95,7 @@ fn a_lease_that_a_shell_acquired_ends_with_the_shell() {
     let mut shell = lockkeeper_testing::Started::of(one.world.command("sh").arg("script"));
     assert_eq!(shell.line(), "up");
     // Longer than a session.
-    std::thread::sleep(std::time::Duration::from_secs(6));
+    std::thread::sleep(std::time::Duration::from_secs(7));
     other.world.run(["exec", "db", "--no-wait", "--", "true"]).code(75);
     shell.send("\n");
     shell.wait().code(0);
@@ -105,7 +105,7 @@ fn a_lease_that_a_shell_acquired_ends_with_the_shell() {
 /// A command of the shell makes its lease exclusive, with a new token. The guardian goes on with it, and releases it.
 #[test]
 fn a_lease_that_a_shell_upgraded_ends_with_the_shell() {
-    let Some(team) = Team::with_session("4s") else { return };
+    let Some(team) = Team::with_session("5s") else { return };
     let (one, other) = (team.machine(), team.machine());
     let program = one.world.program();
     let script = format!(
@@ -116,7 +116,7 @@ fn a_lease_that_a_shell_upgraded_ends_with_the_shell() {
     let mut shell = lockkeeper_testing::Started::of(one.world.command("sh").arg("script"));
     assert_eq!(shell.line(), "up");
     // Longer than a session.
-    std::thread::sleep(std::time::Duration::from_secs(6));
+    std::thread::sleep(std::time::Duration::from_secs(7));
     other.world.run(["exec", "db", "--shared", "--no-wait", "--", "true"]).code(75);
     shell.send("\n");
     shell.wait().code(0);

@@ -232,7 +232,6 @@ fn runs_and_workers_name_their_machine() {
     until("the command is gone", || !is_alive(command));
     one.world.run(["run", "wait", "a"]).code(75);
     assert_eq!(run_of(&one, "a")["host"], name, "also after its end");
-    one.world.run(["run", "logs", "a"]).code(0).says(&format!("is on {}", name.as_str().unwrap()));
 }
 
 /// A worker takes only what it has the labels for, from wherever it was submitted.

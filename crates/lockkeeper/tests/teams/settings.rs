@@ -50,3 +50,20 @@ fn a_server_that_is_not_there_is_exit_69() {
         .says("postgres://127.0.0.1:1/locks");
     assert!(!world.path("ran").exists());
 }
+
+/// A session that cannot be renewed before its commands have to be stopped would stop every command.
+#[test]
+fn a_session_that_does_not_fit_grace_is_refused() {
+    let world =
+        world().set("LOCKKEEPER_PROJECT", "p").set("LOCKKEEPER_STORE", "postgres://me@127.0.0.1:1/locks");
+    for args in [&["exec", "db", "--", "touch", "ran"][..], &["work", "--drain"]] {
+        let refused = world.lockkeeper(args).env("LOCKKEEPER_SESSION", "17s").output().unwrap();
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains("`session` of 17s is too short for a `grace` of 10s"), "{said}");
+        assert!(said.contains("set `session` to 18s or more, or `grace` to 9s or less"), "{said}");
+        let fits = world.lockkeeper(args).env("LOCKKEEPER_SESSION", "18s").output().unwrap();
+        assert_eq!(fits.status.code(), Some(69), "{fits:?}");
+    }
+    assert!(!world.path("ran").exists());
+}

@@ -20,7 +20,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access_policy::{Access, AccessPolicy};
-use crate::broadcast::{Event, Missed, Subscription};
+use crate::broadcast::{Broadcaster, Event, Message, Missed, Subscription};
 use crate::error::{ApiError, ErrorView};
 use crate::extract::Params;
 use crate::shutdown::Shutdown;
@@ -28,6 +28,8 @@ use crate::state::AppState;
 
 /// How many events are buffered for a slow client.
 const BUFFERED: usize = 32;
+/// How many events are read from the store at once.
+const STORED_EVENTS: usize = 500;
 /// The size of the semaphore. The limit of the settings is checked when a stream is opened.
 const MAX_PERMITS: usize = Semaphore::MAX_PERMITS;
 
@@ -106,11 +108,22 @@ struct StreamWriter {
 impl StreamWriter {
     /// Writes events until the client disconnects.
     async fn run(self, subscription: Subscription) {
-        let Subscription { missed, mut last, mut receiver } = subscription;
+        let Subscription { missed, mut last, mut position, mut receiver } = subscription;
+        // Events of runs up to here were read from the store, or the client has them.
+        let mut stored = 0;
         let mut connected = match missed {
-            Missed::New => self.write_control("hello", last).await,
-            Missed::TooMuch => self.write_control("reset", last).await,
+            Missed::New => self.write_control("hello", last, position).await,
+            Missed::TooMuch => self.write_control("reset", last, position).await,
             Missed::Events(events) => self.write_events(&events).await,
+            Missed::Stored(after) => {
+                let written = self.write_stored(after, position).await;
+                stored = if written.is_some() { after } else { 0 };
+                match written {
+                    Some(true) if self.wants_only("run") => true,
+                    Some(false) => false,
+                    Some(true) | None => self.write_control("reset", last, position).await,
+                }
+            }
         };
         while connected {
             let keep_alive = tokio::time::sleep(self.state.limits().keep_alive);
@@ -119,12 +132,13 @@ impl StreamWriter {
                 () = keep_alive => self.write(": alive\n\n".to_owned()).await,
                 received = receiver.recv() => match received {
                     Ok(event) => {
-                        last = event.number;
-                        self.write_events(std::slice::from_ref(&event)).await
+                        (last, position) = (event.number, event.position);
+                        let is_known = event.topic == "run" && event.position <= stored;
+                        is_known || self.write_events(std::slice::from_ref(&event)).await
                     }
                     Err(RecvError::Lagged(lost)) => {
                         last += lost;
-                        self.write_control("reset", last).await
+                        self.write_control("reset", last, position).await
                     }
                     Err(RecvError::Closed) => false,
                 },
@@ -132,15 +146,42 @@ impl StreamWriter {
         }
     }
 
+    fn wants(&self, topic: &str) -> bool {
+        self.topics.as_ref().is_none_or(|topics| topics.iter().any(|one| one == topic))
+    }
+
+    fn wants_only(&self, topic: &str) -> bool {
+        self.topics.as_ref().is_some_and(|topics| topics.iter().all(|one| one == topic))
+    }
+
+    /// Writes the events of runs between two positions of the store; false when the client has disconnected. None if they are not
+    /// known: the position is that of another store.
+    async fn write_stored(&self, after: u64, until: u64) -> Option<bool> {
+        let last = self.state.blocking(|state| Ok(state.runs().last_position()?)).await.ok()?;
+        if after > last {
+            return None;
+        }
+        let mut at = after;
+        while self.wants("run") && at < until {
+            let read = move |state: &AppState| Ok(state.runs().changes_after(at, STORED_EVENTS)?.events);
+            let events = self.state.blocking(read).await.ok()?;
+            let Some(end) = events.last() else { break };
+            at = end.position;
+            for event in events.iter().filter(|event| event.position <= until) {
+                let (id, line) = (Broadcaster::stored_cursor(event.position), Message::run(event).to_line());
+                if !self.write(format!("id: {id}\nevent: run\ndata: {line}\n\n")).await {
+                    return Some(false);
+                }
+            }
+        }
+        Some(true)
+    }
+
     /// Writes events of the query topics; false when the client has disconnected.
     async fn write_events(&self, events: &[Event]) -> bool {
-        for event in events {
-            let query =
-                self.topics.as_ref().is_none_or(|topics| topics.iter().any(|topic| topic == event.topic));
-            let id = self.state.broadcaster().cursor(event.number);
-            if query
-                && !self.write(format!("id: {id}\nevent: {}\ndata: {}\n\n", event.topic, event.data)).await
-            {
+        for event in events.iter().filter(|event| self.wants(event.topic)) {
+            let id = self.state.broadcaster().cursor(event.number, event.position);
+            if !self.write(format!("id: {id}\nevent: {}\ndata: {}\n\n", event.topic, event.data)).await {
                 return false;
             }
         }
@@ -148,8 +189,8 @@ impl StreamWriter {
     }
 
     /// Writes an event about the stream itself; false when the client has disconnected.
-    async fn write_control(&self, name: &str, last: u64) -> bool {
-        let id = self.state.broadcaster().cursor(last);
+    async fn write_control(&self, name: &str, last: u64, position: u64) -> bool {
+        let id = self.state.broadcaster().cursor(last, position);
         self.write(format!("retry: 1000\nid: {id}\nevent: {name}\ndata: {{}}\n\n")).await
     }
 

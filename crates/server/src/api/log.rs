@@ -37,6 +37,8 @@ const MAX_BYTES: usize = 1024 * 1024;
 const MAX_WAIT: u64 = 25;
 /// How often the output is read where the system cannot report changed files.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the output of another machine is read.
+const REMOTE_INTERVAL: Duration = Duration::from_millis(300);
 /// The longest text that is searched for, in bytes.
 const LONGEST_TEXT: usize = 1_000;
 /// The largest number of continuation bytes of a UTF-8 character.
@@ -83,6 +85,8 @@ pub(crate) struct LogWindow {
     cut_from: Option<u64>,
     /// The first byte after those that were cut out.
     cut_to: Option<u64>,
+    /// The machine that has the whole output, if the run is executed on another one than this server.
+    host: Option<String>,
 }
 
 /// Reads a window of the output of a run.
@@ -125,16 +129,19 @@ pub(crate) async fn log(
         else {
             return Ok(Json(log));
         };
+        let is_elsewhere = log.host.is_some() || (log.size == 0 && state.runs().is_shared());
+        let folder = changes.as_ref().and_then(Changes::as_fd).filter(|_| !is_elsewhere);
+        let interval = if is_elsewhere { REMOTE_INTERVAL } else { POLL_INTERVAL };
         tokio::select! {
-            () = wait_for_change(changes.as_ref().and_then(Changes::as_fd), events) => {}
+            () = wait_for_change(folder, interval, events) => {}
             () = tokio::time::sleep_until(until) => return Ok(Json(log)),
             () = shutdown.draining() => return Ok(Json(log)),
         }
     }
 }
 
-/// Returns when a file in the folder changed, or an event was published.
-async fn wait_for_change(folder: Option<BorrowedFd<'_>>, events: &mut Receiver<Event>) {
+/// Returns when a file in the folder changed, or after the interval where that cannot be known, or when an event was published.
+async fn wait_for_change(folder: Option<BorrowedFd<'_>>, interval: Duration, events: &mut Receiver<Event>) {
     let written = async {
         #[expect(
             deprecated,
@@ -143,7 +150,7 @@ async fn wait_for_change(folder: Option<BorrowedFd<'_>>, events: &mut Receiver<E
         let descriptor = folder.and_then(|folder| AsyncFd::new(folder).ok());
         match &descriptor {
             Some(descriptor) => drop(descriptor.readable().await),
-            None => tokio::time::sleep(POLL_INTERVAL).await,
+            None => tokio::time::sleep(interval).await,
         }
     };
     tokio::select! {
@@ -154,10 +161,15 @@ async fn wait_for_change(folder: Option<BorrowedFd<'_>>, events: &mut Receiver<E
 }
 
 /// Opens the output of an attempt; none if nothing is written. Says whether it has ended.
-fn output(state: &AppState, id: &RunId, attempt: Option<u32>) -> Result<(Option<Output>, bool), Report> {
+fn output(
+    state: &AppState,
+    id: &RunId,
+    attempt: Option<u32>,
+    from: u64,
+) -> Result<(Option<Output>, bool), Report> {
     let run = state.runs().run(id)?;
     let earlier = attempt.filter(|attempt| *attempt != run.attempt());
-    let opened = Output::open(&state.runs().folder_of(id), earlier).map_err(|error| unreadable(&error))?;
+    let opened = state.runs().output(&run, attempt, from)?;
     Ok((opened, earlier.is_some() || run.status().is_terminal()))
 }
 
@@ -185,7 +197,7 @@ pub(crate) async fn download(
 ) -> Result<Response, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
     let name = format!("attachment; filename=\"{id}.log\"");
-    let (output, _) = state.blocking(move |state| output(state, &id, query.attempt)).await?;
+    let (output, _) = state.blocking(move |state| output(state, &id, query.attempt, 0)).await?;
     let (sender, parts) = mpsc::channel(2);
     if let Some(output) = output {
         tokio::task::spawn_blocking(move || {
@@ -248,7 +260,7 @@ pub(crate) async fn search(
     }
     let found = state
         .blocking(move |state| {
-            let (Some(output), _) = output(state, &id, query.attempt)? else { return Ok(None) };
+            let (Some(output), _) = output(state, &id, query.attempt, 0)? else { return Ok(None) };
             let back = query.back == Some(true);
             let from = query.from.unwrap_or(if back { u64::MAX } else { 0 });
             output.find(query.text.as_bytes(), from, !back).map_err(|error| unreadable(&error))
@@ -268,11 +280,12 @@ pub(crate) fn window(
     query: &WindowQuery,
     limit: usize,
 ) -> Result<LogWindow, Report> {
-    let (output, ended) = output(state, id, query.attempt)?;
+    let (output, ended) = output(state, id, query.attempt, query.from.unwrap_or(0))?;
     let run_id = id.to_string();
     let Some(output) = output else {
         let text = String::new();
-        return Ok(LogWindow { run_id, from: 0, to: 0, size: 0, text, ended, cut_from: None, cut_to: None });
+        let (cut_from, cut_to, host) = (None, None, None);
+        return Ok(LogWindow { run_id, from: 0, to: 0, size: 0, text, ended, cut_from, cut_to, host });
     };
     let size = output.len().map_err(|error| unreadable(&error))?;
     let from = match (query.from, query.lines) {
@@ -296,7 +309,8 @@ pub(crate) fn window(
     let text = String::from_utf8_lossy(&window.bytes).into_owned();
     let cut = output.cut().map_err(|error| unreadable(&error))?;
     let (cut_from, cut_to) = (cut.as_ref().map(|cut| cut.start), cut.as_ref().map(|cut| cut.end));
-    Ok(LogWindow { run_id, from: window.from, to: window.end(), size, text, ended, cut_from, cut_to })
+    let (from, to, host) = (window.from, window.end(), output.host().map(ToOwned::to_owned));
+    Ok(LogWindow { run_id, from, to, size, text, ended, cut_from, cut_to, host })
 }
 
 /// Whether a byte is a continuation byte of UTF-8.

@@ -37,6 +37,7 @@ const TOKEN: &str = "token";
         (name = "requests", description = "Requests: commands to be executed"),
         (name = "runs", description = "Runs: attempts at requests, their events and output"),
         (name = "queue", description = "The queue: requests executed one by one"),
+        (name = "hosts", description = "Machines that have workers"),
         (name = "doctor", description = "Checks of the installation"),
         (name = "stages", description = "Phases of a STAGES file: executions and plans"),
         (name = "conflicts", description = "Whether patterns over paths overlap"),

@@ -32,6 +32,9 @@ pub(crate) enum Message {
         #[serde(rename = "type")]
         kind: String,
         event: EventView,
+        /// The position of the event in the store.
+        #[serde(skip)]
+        position: u64,
     },
     /// The auto-run of the queue changed.
     Queue {
@@ -71,8 +74,17 @@ impl Message {
         Self::Ticket { kind, ticket }
     }
 
-    pub(super) fn run(event: &StoredEvent) -> Self {
-        Self::Run { kind: format!("run.{}", event.kind), event: EventView::new(event) }
+    pub(crate) fn run(event: &StoredEvent) -> Self {
+        let (kind, position) = (format!("run.{}", event.kind), event.position);
+        Self::Run { kind, event: EventView::new(event), position }
+    }
+
+    /// The position of an event of a run in the store.
+    pub(super) const fn position(&self) -> Option<u64> {
+        match self {
+            Self::Run { position, .. } => Some(*position),
+            Self::Lease { .. } | Self::Ticket { .. } | Self::Queue { .. } | Self::Stages { .. } => None,
+        }
     }
 
     pub(super) fn queue(auto_run: Option<&AutoRun>) -> Self {
@@ -104,7 +116,7 @@ impl Message {
     }
 
     /// The message as one line of JSON.
-    pub(super) fn to_line(&self) -> Arc<str> {
+    pub(crate) fn to_line(&self) -> Arc<str> {
         json::text(self).expect("strings and numbers can always be serialized").into()
     }
 }

@@ -78,6 +78,11 @@ impl Watcher {
         })
     }
 
+    /// The position of the last event of a run that was published.
+    pub(super) const fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Runs until the waker is closed.
     pub(super) fn run(mut self) {
         loop {

@@ -103,7 +103,7 @@ pub(super) async fn page(
                 Some((lease, _)) => state.leases().lease(lease)?,
                 None => None,
             };
-            let last_line = state.runs().folder_of(&id).last_line();
+            let last_line = state.runs().last_line(&view.run);
             Ok((view, log, lease, state.leases().listing()?, last_line))
         })
         .await?;

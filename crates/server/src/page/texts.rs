@@ -461,6 +461,14 @@ pub(super) struct Texts {
     pub(super) workers: &'static str,
     /// Empty list: `lockkeeper work` is a command.
     pub(super) no_workers: &'static str,
+    /// The page of machines.
+    pub(super) hosts: &'static str,
+    /// Heading: a machine.
+    pub(super) host: &'static str,
+    /// Heading: how many runs the workers of a machine execute at once.
+    pub(super) job_slots: &'static str,
+    /// Heading: when a machine was last heard of.
+    pub(super) last_heard: &'static str,
     /// Column heading: how many runs a worker executes, of how many.
     pub(super) jobs: &'static str,
     pub(super) ended_lately: &'static str,

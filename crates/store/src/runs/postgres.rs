@@ -8,11 +8,13 @@
 //! | position of an event | drawn under the lock of the log, which is the last step before the commit |
 //! | durable | a commit does not wait for the disk while it holds the log; the next statement of the same round trip does |
 //! | clock | that of the leases: the server's, which never goes back |
+//! | output | pieces in a table, written beside everything else; nothing waits for them |
 //! | changes | `NOTIFY` after the commit and outside of it |
 
 mod changes;
 mod examine;
 mod import;
+mod output;
 mod queue;
 mod remove;
 mod replace;
@@ -41,8 +43,8 @@ use self::rows::param;
 use self::snapshot::Snapshot;
 use super::columns::Columns;
 use super::{
-    AutoRunChange, ChangeSignal, Claims, Import, Imported, MovedAndClaimed, Removed, Renewal, Requeue,
-    RunRecords, RunStore, Worker,
+    AutoRunChange, ChangeSignal, Claims, Import, Imported, MovedAndClaimed, OutputChange, Removed, Renewal,
+    Requeue, RunRecords, RunStore, Worker,
 };
 use crate::postgres::connection::{Failure, Params};
 use crate::postgres::rows::get;
@@ -203,6 +205,10 @@ impl RunStore for PostgresRunStore {
 
     fn set_moved_to(&self, to: Option<&str>) -> Result<(), StoreError> {
         self.leases.set_moved_to(to)
+    }
+
+    fn keep_output(&self, changes: &[OutputChange<'_>]) -> Result<(), StoreError> {
+        self.write_output(changes)
     }
 
     /// Nothing is left to do: every call waits for the disk before it returns.

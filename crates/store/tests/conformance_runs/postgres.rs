@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use lockkeeper_core::id::HolderId;
 use lockkeeper_core::liveness::{Origin, ProcessRef};
+use lockkeeper_core::run::transition;
 use lockkeeper_core::time::Ttl;
-use lockkeeper_store::runs::{Renewal, Worker};
+use lockkeeper_store::runs::{KeptOutput, OutputChange, Piece, Renewal, Worker};
 use lockkeeper_store::{PostgresRunStore, RunStore, SqliteRunStore, StoreError};
 
 use super::harness::skip;
 use super::import::{import, shown, source};
 use super::on_server::NEEDED;
 use super::own_database::Database;
-use super::sample::{request, submit, worker};
+use super::sample::{apply, request, submit, worker};
 
 fn open(database: &Database) -> Result<PostgresRunStore, StoreError> {
     PostgresRunStore::open(database.config(), "shop", Duration::from_secs(5))
@@ -37,13 +38,59 @@ fn many_programs_make_the_tables_once() {
 fn a_newer_schema_is_refused() {
     let Some(database) = Database::new() else { return skip(NEEDED) };
     drop(open(&database).unwrap());
-    for schema in ["lockkeeper", "lockkeeper_runs"] {
+    for (schema, newest) in [("lockkeeper", 1), ("lockkeeper_runs", 2)] {
         database.execute(&format!("UPDATE {schema}.about SET version = version + 1"));
         let Err(error) = open(&database) else { panic!("{schema} was opened") };
-        assert!(matches!(error, StoreError::TooNew { found: 2, known: 1, .. }), "{error:?}");
+        let StoreError::TooNew { found, known, .. } = error else { panic!("{error:?}") };
+        assert_eq!((found, known), (newest + 1, newest));
         database.execute(&format!("UPDATE {schema}.about SET version = version - 1"));
     }
     open(&database).unwrap();
+}
+
+#[test]
+fn an_older_schema_is_brought_up_to_date_once() {
+    let Some(database) = Database::new() else { return skip(NEEDED) };
+    let run = submit(&open(&database).unwrap(), &request("before"));
+    database.execute("DROP TABLE lockkeeper_runs.output; UPDATE lockkeeper_runs.about SET version = 1");
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| open(&database).unwrap());
+        }
+    });
+    let store = open(&database).unwrap();
+    assert_eq!(store.snapshot().unwrap().output(&run.id, 1, 0).unwrap(), None);
+}
+
+#[test]
+fn the_first_and_the_last_part_of_an_output_are_kept() {
+    let Some(database) = Database::new() else { return skip(NEEDED) };
+    let store = open(&database).unwrap();
+    let (run, other) = (submit(&store, &request("a")).id, submit(&store, &request("b")).id);
+    let piece = |from, text: &str| Piece { from, bytes: text.as_bytes().to_vec() };
+    let keep = |remove: std::ops::Range<u64>, add: &[Piece]| {
+        let change = OutputChange { run: &run, attempt: 2, host: "mill", remove: &remove, add };
+        store.keep_output(&[change]).unwrap();
+    };
+    let kept = |run, attempt, from| store.snapshot().unwrap().output(run, attempt, from).unwrap();
+    keep(0..0, &[piece(0, "begin "), piece(6, "middle ")]);
+    keep(6..13, &[piece(20, "end")]);
+    let pieces = vec![piece(0, "begin "), piece(20, "end")];
+    let all = KeptOutput { host: "mill".to_owned(), size: 23, is_complete: false, pieces: pieces.clone() };
+    assert_eq!(kept(&run, 2, 0), Some(all.clone()));
+    assert_eq!(kept(&run, 2, 6), Some(KeptOutput { pieces: pieces[1..].to_vec(), ..all.clone() }));
+    assert_eq!(kept(&run, 2, 23), Some(KeptOutput { pieces: Vec::new(), ..all.clone() }));
+    assert_eq!([kept(&run, 1, 0), kept(&other, 2, 0)], [None, None]);
+    // The same again, by a process that does not know what was kept, and its end.
+    keep(0..u64::MAX, &[&pieces[..], &[piece(23, "")]].concat());
+    assert_eq!(kept(&run, 2, 0), Some(KeptOutput { is_complete: true, ..all }));
+    let queued = store.snapshot().unwrap().run(&run).unwrap().unwrap();
+    apply(&store, transition::cancel(&queued, store.now(), None).unwrap());
+    assert_eq!(store.prune(i64::MAX).unwrap().len(), 1);
+    assert_eq!(kept(&run, 2, 0), None);
+    // A run that was pruned keeps nothing.
+    keep(0..0, &pieces);
+    assert_eq!(kept(&run, 2, 0), None);
 }
 
 /// Invariant 1. Two machines that are clones of each other have one worker: the second one loses the compare-and-set.

@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::json;
@@ -41,10 +41,7 @@ impl AttemptLog {
     /// Makes the log of an attempt; the log of the attempt before is renamed.
     pub(super) fn make(folder: &RunFolder, attempt: u32, limit: u64) -> io::Result<Self> {
         folder.make()?;
-        if attempt > 1 {
-            rename_if_there(&folder.cut(), &folder.cut_of(attempt - 1))?;
-            rename_if_there(&folder.output(), &folder.output_of(attempt - 1))?;
-        }
+        folder.begin_attempt(attempt)?;
         let path = folder.output();
         let file = local::only_regular(append_only().create(true).open(&path), &path)?;
         access::inherit(&file, folder.path())?;
@@ -124,11 +121,4 @@ pub(super) fn append_only() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.append(true).mode(0o600).custom_flags(local::NO_FOLLOW | local::NO_WAIT);
     options
-}
-
-fn rename_if_there(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::rename(from, to) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
 }

@@ -9,7 +9,7 @@ use lockkeeper_core::size::parse_size;
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::output::{Output, Window};
-use lockkeeper_engine::runs::{RunFolder, Runs};
+use lockkeeper_engine::runs::{RunError, Runs};
 use lockkeeper_platform::changes::Changes;
 use lockkeeper_platform::poll;
 use lockkeeper_platform::signal::{Signal, Signals};
@@ -23,6 +23,8 @@ use crate::cli::{print, table};
 const WINDOW: usize = 256 * 1024;
 /// How often the output is read where the system cannot report changed files.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the output of another machine is read.
+const REMOTE_INTERVAL: Duration = Duration::from_millis(300);
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -48,32 +50,18 @@ pub(super) struct Args {
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let tail = args.tail.as_deref().map(parse_size).transpose()?;
     let (runs, run) = args.which.find(context)?;
-    let folder = runs.folder_of(&run.id);
-    let attempt = args.attempt.unwrap_or_else(|| Output::attempts_over(&folder) + 1);
-    // Attempts after the current one have no output yet.
-    let known = args.attempt.is_none_or(|attempt| attempt <= run.attempt());
-    let output = if known { Output::of_attempt(&folder, attempt) } else { Ok(None) };
-    let output = output.map_err(|error| unreadable(&error))?;
+    let attempt = args.attempt.unwrap_or(run.attempt().max(1));
+    let output = runs.output(&run, Some(attempt), args.from.unwrap_or(0))?;
     let from = match (&output, args.lines, tail, args.from) {
-        (Some(output), Some(lines), _, _) => output.last_lines(lines).map_err(|error| unreadable(&error))?,
+        (Some(output), Some(lines), _, _) => output.last_lines(lines).map_err(RunError::Unreadable)?,
         (Some(output), None, Some(tail), _) => {
-            output.len().map_err(|error| unreadable(&error))?.saturating_sub(tail)
+            output.len().map_err(RunError::Unreadable)?.saturating_sub(tail)
         }
         (_, _, _, from) => from.unwrap_or(0),
     };
-    if output.is_none()
-        && let Some(host) = runs.host_elsewhere(&run)?
-    {
-        let host = table::plain(&host);
-        print::talk(&format!(
-            "the output of run {} is on {host}: read it there with `lockkeeper run logs`",
-            run.id
-        ));
-        return Ok(Exit::Done);
-    }
     let mut printer = Printer { json: context.json, run: &run, attempt, output, at: from };
     if args.follow {
-        return follow(&runs, &folder, &mut printer);
+        return follow(&runs, &mut printer);
     }
     if printer.output.is_none() {
         let what = match args.attempt {
@@ -109,13 +97,17 @@ impl Printer<'_> {
     fn print_all(&mut self) -> Result<Reader, Report> {
         let Some(output) = &self.output else { return Ok(Reader::There) };
         loop {
-            let window = output.read(self.at, WINDOW).map_err(|error| unreadable(&error))?;
+            let window = output.read(self.at, WINDOW).map_err(RunError::Unreadable)?;
             if window.bytes.is_empty() {
                 return Ok(Reader::There);
             }
             if window.from > self.at {
                 let missing = window.from - self.at;
-                print::talk(&format!("… {missing} bytes were cut out of this very long output …"));
+                let rest = match output.host() {
+                    Some(host) => format!("; {} has the whole output", table::plain(host)),
+                    None => String::new(),
+                };
+                print::talk(&format!("… {missing} bytes were cut out of this very long output{rest} …"));
             }
             self.at = window.end();
             if !print::went_on(self.write(&window)) {
@@ -139,31 +131,32 @@ impl Printer<'_> {
         stdout.flush()
     }
 
-    /// Prints the output of this attempt, and of the attempts after it.
-    fn print_attempts(&mut self, folder: &RunFolder) -> Result<Reader, Report> {
+    /// Prints the output of this attempt, and of the attempts after it, which the run has begun by now.
+    fn print_attempts(&mut self, runs: &Runs, run: &Run) -> Result<Reader, Report> {
         loop {
-            let over = self.output.as_ref().is_some_and(|output| output.is_over(folder));
-            // Printed after the check: all output of an attempt is there when the next one has started.
+            if !self.is_local() {
+                self.output = runs.output(run, Some(self.attempt), self.at)?;
+            }
             if self.print_all()? == Reader::Gone {
                 return Ok(Reader::Gone);
             }
-            if self.output.is_some() && !over {
+            if run.attempt() <= self.attempt {
                 return Ok(Reader::There);
             }
-            let next = if over { self.attempt + 1 } else { self.attempt };
-            let Some(output) = Output::of_attempt(folder, next).map_err(|error| unreadable(&error))? else {
-                return Ok(Reader::There);
-            };
-            if over {
-                print::talk(&format!("attempt {next} begins"));
-                self.at = 0;
-            }
-            (self.attempt, self.output) = (next, Some(output));
+            self.attempt += 1;
+            print::talk(&format!("attempt {} begins", self.attempt));
+            (self.output, self.at) = (None, 0);
         }
+    }
+
+    /// Whether it reads the file that the command writes to.
+    fn is_local(&self) -> bool {
+        self.output.as_ref().is_some_and(|output| output.host().is_none())
     }
 }
 
-fn follow(runs: &Runs, folder: &RunFolder, printer: &mut Printer<'_>) -> Result<Exit, Report> {
+fn follow(runs: &Runs, printer: &mut Printer<'_>) -> Result<Exit, Report> {
+    let folder = runs.folder_of(&printer.run.id);
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let mut changes = runs.subscribe()?;
     let mut written: Option<Changes> = None;
@@ -176,11 +169,11 @@ fn follow(runs: &Runs, folder: &RunFolder, printer: &mut Printer<'_>) -> Result<
         }
         written.iter().for_each(Changes::drain);
         // The status is read first, so that all output before the end is printed below.
-        let ended = runs.find(printer.run.id.as_str())?.status().is_terminal();
-        if printer.print_attempts(folder)? == Reader::Gone {
+        let run = runs.find(printer.run.id.as_str())?;
+        if printer.print_attempts(runs, &run)? == Reader::Gone {
             return Ok(Exit::Done);
         }
-        if ended {
+        if run.status().is_terminal() {
             return Ok(Exit::Done);
         }
         let stdout = io::stdout();
@@ -189,7 +182,8 @@ fn follow(runs: &Runs, folder: &RunFolder, printer: &mut Printer<'_>) -> Result<
         let own = written.as_ref().and_then(Changes::as_fd);
         descriptors.extend(own);
         let deaf = own.is_none().then_some(POLL_INTERVAL);
-        let limit = [changes.longest_sleep(), deaf].into_iter().flatten().min();
+        let remote = (runs.is_shared() && !printer.is_local()).then_some(REMOTE_INTERVAL);
+        let limit = [changes.longest_sleep(), deaf, remote].into_iter().flatten().min();
         let ready = wait(&descriptors, stdout.as_fd(), limit)?;
         if ready.contains(descriptors.len()) || ready.contains(0) {
             return Ok(Exit::Done);
@@ -204,8 +198,4 @@ fn wait(
     limit: Option<Duration>,
 ) -> Result<poll::Ready, Report> {
     Ok(poll::wait_or_hang_up(descriptors, &[stdout], limit).map_err(OpenError::Machine)?)
-}
-
-fn unreadable(error: &io::Error) -> Report {
-    Report::of(Exit::Failed, "UNREADABLE", error).with_hint("check that the state folder is yours")
 }

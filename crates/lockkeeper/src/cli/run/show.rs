@@ -55,7 +55,7 @@ pub(super) fn run(context: &Context, which: &Which) -> Result<Exit, Report> {
         return Ok(Exit::Done);
     }
     let why = why(&view.run, request, view.blocked.as_ref(), leases.as_ref(), now);
-    let last_line = has_failed(&view.run).then(|| runs.folder_of(&view.run.id).last_line()).flatten();
+    let last_line = has_failed(&view.run).then(|| runs.last_line(&view.run)).flatten();
     print::out(&as_text(&view, &why, &age(&view.run, now), &log, last_line.as_deref()));
     Ok(Exit::Done)
 }

@@ -6,10 +6,11 @@ use super::snapshot::Snapshot;
 use crate::StoreError;
 
 /// Removes all requests and runs. Rows that refer to others come first.
-pub(super) const RECORDS: [&str; 6] = [
+pub(super) const RECORDS: [&str; 7] = [
     "DELETE FROM lockkeeper_runs.dependency WHERE request IN (
         SELECT seq FROM lockkeeper_runs.request WHERE project = $1)",
     "DELETE FROM lockkeeper_runs.event WHERE project = $1",
+    "DELETE FROM lockkeeper_runs.output WHERE project = $1",
     "DELETE FROM lockkeeper_runs.run WHERE project = $1",
     "DELETE FROM lockkeeper_runs.request WHERE project = $1",
     "DELETE FROM lockkeeper_runs.auto_run WHERE project = $1",

@@ -40,6 +40,7 @@ parameters! {
     bool => BOOL,
     Vec<bool> => BOOL_ARRAY,
     Vec<i64> => INT8_ARRAY,
+    Vec<&[u8]> => BYTEA_ARRAY,
     Vec<&str> => TEXT_ARRAY,
     Vec<String> => TEXT_ARRAY,
     Option<Vec<&'static str>> => TEXT_ARRAY,

@@ -7,16 +7,20 @@ use crate::postgres::{self, no_row};
 use crate::{PostgresStore, StoreError};
 
 /// The version of the tables. A newer one is refused.
-const VERSION: i32 = 1;
+const VERSION: i32 = FIRST + UPGRADES.len() as i32;
+/// The version that [`SCHEMA`] makes.
+const FIRST: i32 = 1;
+/// What each later version adds.
+const UPGRADES: [&str; 1] = [include_str!("output.sql")];
 const SCHEMA: &str = concat!(include_str!("tables.sql"), include_str!("functions.sql"));
 
-/// Makes the tables where they are missing. Fails if they are of a newer version.
+/// Makes the tables where they are missing, and brings older ones up to date. Fails if they are of a newer version.
 pub(super) fn set_up(leases: &PostgresStore) -> Result<(), StoreError> {
     let found =
         leases.call(|server| server.query("SELECT to_regclass('lockkeeper_runs.about') IS NOT NULL", &[]))?;
     let has_tables: bool = get(found.first().ok_or_else(no_row)?, 0)?;
     if !has_tables {
-        let script = postgres::set_up("lockkeeper_runs", VERSION, &tables());
+        let script = postgres::set_up("lockkeeper_runs", FIRST, &tables());
         leases.call(|server| server.execute(&script))?;
     }
     let found = leases.call(|server| server.query("SELECT version FROM lockkeeper_runs.about", &[]))?;
@@ -24,6 +28,9 @@ pub(super) fn set_up(leases: &PostgresStore) -> Result<(), StoreError> {
     if found > VERSION {
         let address = leases.server.address().to_owned();
         return Err(StoreError::TooNew { address, found: found.into(), known: VERSION.into() });
+    }
+    for (version, script) in (FIRST..).zip(UPGRADES).filter(|(version, _)| *version >= found) {
+        leases.call(|server| server.execute(&postgres::upgrade("lockkeeper_runs", version, script)))?;
     }
     Ok(())
 }

@@ -16,7 +16,8 @@ use crate::postgres::no_row;
 use crate::postgres::rows::get;
 use crate::runs::columns::{limit_of, number, parse};
 use crate::runs::{
-    AutoRun, Listing, Match, RequestFilter, RunFilter, RunRecords, StoredEvent, StoredRequest, Timing, Worker,
+    AutoRun, KeptOutput, Listing, Match, RequestFilter, RunFilter, RunRecords, StoredEvent, StoredRequest,
+    Timing, Worker,
 };
 
 const SELECT_EVENTS: &str =
@@ -260,6 +261,10 @@ impl RunRecords for Snapshot<'_> {
 
     fn hosts(&self, runs: &[&RunId]) -> Result<HashMap<RunId, String>, StoreError> {
         self.hosts_of(runs)
+    }
+
+    fn output(&self, run: &RunId, attempt: u32, from: u64) -> Result<Option<KeptOutput>, StoreError> {
+        self.kept_output(run, attempt, from)
     }
 
     fn auto_run(&self) -> Result<Option<AutoRun>, StoreError> {

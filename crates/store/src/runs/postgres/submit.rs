@@ -269,6 +269,8 @@ fn removal(project: i32, seqs: &[i64]) -> Vec<Write> {
          ON CONFLICT (project) DO UPDATE SET position = greatest(pruned.position, excluded.position)",
         "DELETE FROM lockkeeper_runs.event WHERE project = $1 AND run IN (
             SELECT seq FROM lockkeeper_runs.run WHERE project = $1 AND request = ANY ($2))",
+        "DELETE FROM lockkeeper_runs.output WHERE project = $1 AND run IN (
+            SELECT seq FROM lockkeeper_runs.run WHERE project = $1 AND request = ANY ($2))",
         "DELETE FROM lockkeeper_runs.run WHERE project = $1 AND request = ANY ($2)",
         "DELETE FROM lockkeeper_runs.dependency
          WHERE $1::integer IS NOT NULL AND (request = ANY ($2) OR after = ANY ($2))",
