@@ -99,7 +99,9 @@ impl<'r, E> Overlay<'r, E> {
     /// Until when nothing is granted to a claimant with this session, because the store may have lost leases: their holders
     /// write them again. None if it has lost nothing.
     pub fn silent_until(&self, session: Option<Ttl>) -> Option<Moment> {
-        let end = self.records.remembers_since()?.after(session?.get());
+        let remembers_since = self.records.remembers_since();
+        let by_session = remembers_since.zip(session).map(|(since, session)| since.after(session.get()));
+        let end = by_session.max(self.records.silent_until())?;
         (self.now <= end).then_some(end)
     }
 
@@ -180,7 +182,9 @@ impl<'r, E> Overlay<'r, E> {
 
     /// Judges whether somebody still waits on a ticket.
     pub fn judge_ticket(&mut self, ticket: &Ticket) -> Verdict {
-        let abandoned = ticket.waiter().is_some_and(|waker| self.is_waker_abandoned(waker));
+        // The waker of a process on another machine is a file of the server that it talks to.
+        let is_here = ticket.claim.proof.origin.session.is_none();
+        let abandoned = ticket.waiter().is_some_and(|waker| is_here && self.is_waker_abandoned(waker));
         let observation = if abandoned {
             Observation::Process(ProcessState::Gone)
         } else {

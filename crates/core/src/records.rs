@@ -21,6 +21,11 @@ pub trait Records<E> {
         None
     }
 
+    /// Until when nothing is granted, also to who has no session: holders on other machines may come back. None: it grants.
+    fn silent_until(&self) -> Option<Moment> {
+        None
+    }
+
     /// The next number of the store: larger than every number before, and never given again.
     fn next_number(&mut self) -> Result<u64, E>;
 

@@ -165,6 +165,11 @@ impl Key {
         Self(format!("u{}", lease.0))
     }
 
+    /// A key by its text, as a store was told it.
+    pub fn from_text(text: String) -> Self {
+        Self(text)
+    }
+
     /// The key's text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -42,6 +42,8 @@ pub mod report;
 mod request_locks;
 mod resident;
 pub mod runs;
+#[cfg(feature = "http")]
+pub mod served;
 pub mod session_guardian;
 mod sessions;
 pub mod shared_store;

@@ -10,6 +10,8 @@ use lockkeeper_core::id::Owner;
 use lockkeeper_platform::{origin, random};
 #[cfg(feature = "etcd")]
 use lockkeeper_store::EtcdStore;
+#[cfg(feature = "http")]
+use lockkeeper_store::HttpStore;
 #[cfg(feature = "redis")]
 use lockkeeper_store::RedisStore;
 #[cfg(feature = "postgres")]
@@ -18,7 +20,7 @@ use lockkeeper_store::{RunStore, SqliteRunStore, SqliteStore, StoreError};
 use thiserror::Error;
 
 use crate::location::Location;
-#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "http", feature = "postgres", feature = "redis"))]
 use crate::shared_store::Server;
 use crate::shared_store::SharedStore;
 use crate::{Engine, MachineProbe};
@@ -61,6 +63,11 @@ fn open_shared(shared: &SharedStore) -> Result<Engine, OpenError> {
             let store = EtcdStore::open(address.clone(), shared.project(), shared.connect_timeout)?;
             shared.engine(Arc::new(store))
         }
+        #[cfg(feature = "http")]
+        Server::Http(ref address) => {
+            let store = HttpStore::open(address.clone(), shared.project(), shared.connect_timeout)?;
+            shared.engine(Arc::new(store))
+        }
         #[cfg(feature = "postgres")]
         Server::Postgres(ref server) => {
             let store = server.open(shared)?;
@@ -93,6 +100,8 @@ pub(crate) fn open_to_move(location: &Location) -> Result<Option<LeasesAndRuns>,
             let runs = PostgresRunStore::beside(Arc::clone(&store))?;
             Ok(Some((shared.engine(store)?, Arc::new(runs))))
         }
+        #[cfg(feature = "http")]
+        Server::Http(_) => Ok(None),
         #[cfg(feature = "redis")]
         Server::Redis(_) => Ok(None),
     }
@@ -135,6 +144,8 @@ pub fn check_shared(shared: &SharedStore) -> Result<Option<ServerCheck>, StoreEr
             PostgresRunStore::beside(Arc::clone(&store))?;
             store.check().map(Some)
         }
+        #[cfg(feature = "http")]
+        Server::Http(_) => Ok(None),
         #[cfg(feature = "redis")]
         Server::Redis(_) => Ok(None),
     }
@@ -147,6 +158,8 @@ pub fn remove_project(shared: &SharedStore) -> Result<(), StoreError> {
         Server::Etcd(_) => Ok(()),
         #[cfg(feature = "postgres")]
         Server::Postgres(ref server) => PostgresRunStore::beside(server.open(shared)?)?.remove_project(),
+        #[cfg(feature = "http")]
+        Server::Http(_) => Ok(()),
         #[cfg(feature = "redis")]
         Server::Redis(_) => Ok(()),
     }
@@ -175,6 +188,8 @@ pub(crate) fn open_shared_runs(shared: &SharedStore) -> Result<Option<Arc<dyn Ru
             store.refuse_moved()?;
             Ok(Some(Arc::new(PostgresRunStore::beside(store)?)))
         }
+        #[cfg(feature = "http")]
+        Server::Http(_) => Ok(None),
         #[cfg(feature = "redis")]
         Server::Redis(_) => Ok(None),
     }

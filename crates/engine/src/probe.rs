@@ -62,9 +62,20 @@ impl MachineProbe {
         &self.life
     }
 
+    /// Whether kernel locks of that origin can be seen here. Claims with a session have theirs in another folder than those without,
+    /// also on the same machine.
+    pub fn sees(&self, other: &Origin) -> bool {
+        other.boot == self.origin.boot && self.shares_sessions_with(other)
+    }
+
+    /// Whether both have sessions, or both have none. A folder that is served has claims of both kinds.
+    fn shares_sessions_with(&self, other: &Origin) -> bool {
+        other.session.is_some() == self.origin.session.is_some()
+    }
+
     /// Whether process ids of that origin are valid here.
     pub fn shares_pids_with(&self, other: &Origin) -> bool {
-        other.boot == self.origin.boot && other.pid_namespace == self.origin.pid_namespace
+        self.sees(other) && other.pid_namespace == self.origin.pid_namespace
     }
 
     /// A handle to wait for the end of a process.
@@ -75,6 +86,9 @@ impl MachineProbe {
 
 impl LivenessProbe for MachineProbe {
     fn observe(&self, proof: &Proof) -> Observation {
+        if !self.shares_sessions_with(&proof.origin) {
+            return Observation::OtherHost;
+        }
         // The id of a boot is unique. If it is the same, the machine is the same, also if a container has another host name.
         if proof.origin.boot != self.origin.boot {
             // On a store that several machines share, two machines may have one name: clones of each other.

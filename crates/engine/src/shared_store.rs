@@ -9,6 +9,8 @@ use lockkeeper_platform::{origin, runtime_folder};
 pub use lockkeeper_store::AddressError;
 #[cfg(feature = "etcd")]
 use lockkeeper_store::EtcdAddress;
+#[cfg(feature = "http")]
+use lockkeeper_store::HttpAddress;
 #[cfg(feature = "postgres")]
 use lockkeeper_store::PostgresAddress;
 #[cfg(feature = "redis")]
@@ -40,6 +42,8 @@ pub struct SharedStore {
 pub(crate) enum Server {
     #[cfg(feature = "etcd")]
     Etcd(EtcdAddress),
+    #[cfg(feature = "http")]
+    Http(HttpAddress),
     #[cfg(feature = "postgres")]
     Postgres(PostgresServer),
     #[cfg(feature = "redis")]
@@ -49,11 +53,11 @@ pub(crate) enum Server {
 /// The settings of a store that several machines share.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedStoreSettings<'s> {
-    /// The address, such as `postgres://HOST/DATABASE`, `etcds://HOST,HOST` or `rediss://HOST`.
+    /// The address, such as `postgres://HOST/DATABASE`, `etcds://HOST,HOST`, `rediss://HOST` or `https://HOST`.
     pub address: &'s str,
     /// The project. Leases of two projects never conflict.
     pub project: Option<&'s str>,
-    /// A file with the password and nothing else.
+    /// A file with the password, or the token, and nothing else.
     pub password_file: Option<&'s Path>,
     /// How long the server may take to answer.
     pub connect_timeout: Duration,
@@ -95,12 +99,13 @@ pub enum SharedStoreError {
 
 /// How addresses begin, by the kind of server.
 const ETCD: &[&str] = &["etcd://", "etcds://"];
+const HTTP: &[&str] = &["http://", "https://"];
 const POSTGRES: &[&str] = &["postgres://", "postgresql://"];
 const REDIS: &[&str] = &["redis://", "rediss://", "unix:", "redis+unix:"];
 
 /// Whether an address is that of a server.
 pub fn is_server(address: &str) -> bool {
-    [ETCD, POSTGRES, REDIS].iter().any(|schemes| begins_with(address, schemes))
+    [ETCD, HTTP, POSTGRES, REDIS].iter().any(|schemes| begins_with(address, schemes))
 }
 
 fn begins_with(address: &str, schemes: &[&str]) -> bool {
@@ -136,6 +141,8 @@ impl SharedStore {
         match self.server {
             #[cfg(feature = "etcd")]
             Server::Etcd(ref address) => address.to_string(),
+            #[cfg(feature = "http")]
+            Server::Http(ref address) => address.to_string(),
             #[cfg(feature = "postgres")]
             Server::Postgres(ref server) => server.address.to_string(),
             #[cfg(feature = "redis")]
@@ -153,6 +160,8 @@ impl SharedStore {
         match self.server {
             #[cfg(feature = "etcd")]
             Server::Etcd(_) => false,
+            #[cfg(feature = "http")]
+            Server::Http(_) => false,
             #[cfg(feature = "postgres")]
             Server::Postgres(_) => true,
             #[cfg(feature = "redis")]
@@ -172,7 +181,7 @@ impl SharedStore {
 
     /// Opens the engine over this store. The kernel locks of this machine's holders are in a local folder.
     #[cfg_attr(
-        not(any(feature = "etcd", feature = "postgres", feature = "redis")),
+        not(any(feature = "etcd", feature = "http", feature = "postgres", feature = "redis")),
         expect(dead_code, reason = "without a kind of server nothing is opened")
     )]
     pub(crate) fn engine(&self, store: Arc<dyn LeaseStore>) -> Result<Engine, OpenError> {
@@ -189,6 +198,8 @@ impl SharedStore {
 fn server(address: &str, password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
     if begins_with(address, ETCD) {
         etcd(address, password_file)
+    } else if begins_with(address, HTTP) {
+        http(address, password_file)
     } else if begins_with(address, REDIS) {
         redis(address, password_file)
     } else {
@@ -204,6 +215,16 @@ fn etcd(address: &str, password_file: Option<&Path>) -> Result<Server, SharedSto
 #[cfg(not(feature = "etcd"))]
 fn etcd(_address: &str, _password_file: Option<&Path>) -> Result<Server, SharedStoreError> {
     Err(SharedStoreError::NotBuilt("etcd"))
+}
+
+#[cfg(feature = "http")]
+fn http(address: &str, token_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    Ok(Server::Http(HttpAddress::parse(address, token_file)?))
+}
+
+#[cfg(not(feature = "http"))]
+fn http(_address: &str, _token_file: Option<&Path>) -> Result<Server, SharedStoreError> {
+    Err(SharedStoreError::NotBuilt("HTTP"))
 }
 
 #[cfg(feature = "postgres")]

@@ -265,7 +265,7 @@ impl Engine {
                 [watches.timer, time_left(&watched, waiting.looked_at)].into_iter().flatten().min();
             let proof = &watched.claim().proof;
             let pids_count = self.probe.shares_pids_with(&proof.origin);
-            let same_machine = proof.origin.boot == self.probe.origin().boot;
+            let same_machine = self.probe.sees(&proof.origin);
             match proof.voucher {
                 Voucher::Time | Voucher::TimeFor(_) => {}
                 Voucher::Process(process) if pids_count => watches.add(self.probe.watch(process)),

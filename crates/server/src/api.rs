@@ -16,6 +16,8 @@ mod request_start;
 pub(super) mod requests;
 pub(super) mod runs;
 pub(super) mod stages;
+#[cfg(feature = "http")]
+mod store;
 
 use std::net::SocketAddr;
 
@@ -47,6 +49,8 @@ pub(super) fn router(state: &AppState, address: SocketAddr, shutdown: &Shutdown)
     let (router, description) = documented_routes(shutdown).split_for_parts();
     let document = openapi::Document::new(description);
     let timed = middleware::from_fn_with_state(state.clone(), limit_time);
+    #[cfg(feature = "http")]
+    let router = router.merge(store::routes(shutdown));
     router
         .merge(page::routes(page::ApiReference::new(document.json())))
         .merge(document.routes())

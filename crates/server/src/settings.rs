@@ -40,6 +40,8 @@ pub struct Settings {
     pub doctor: DoctorSettings,
     /// The collector that receives spans; none to send no spans.
     pub otlp: Option<Endpoint>,
+    /// As the store of which project other machines use the state folder, and their sessions; none if they may not.
+    pub served: Option<(String, Ttl)>,
     /// Limits of the server.
     pub limits: Limits,
 }

@@ -13,6 +13,8 @@ use lockkeeper_engine::location::Location;
 use lockkeeper_engine::messages::Messages;
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::{RunError, Runs};
+#[cfg(feature = "http")]
+use lockkeeper_engine::served::ServedStore;
 use lockkeeper_engine::stages::report::Report as Executions;
 use lockkeeper_engine::work::{Listener, WorkerEvent};
 use lockkeeper_engine::{Engine, Listing};
@@ -44,6 +46,8 @@ struct Inner {
     run_spawner: RunSpawner,
     exporter: Option<Exporter>,
     sessions: Sessions,
+    #[cfg(feature = "http")]
+    served: Option<Arc<ServedStore>>,
 }
 
 impl AppState {
@@ -51,7 +55,13 @@ impl AppState {
     pub fn new(leases: Engine, location: Location, settings: Settings) -> Result<Self, RunError> {
         let runs = Runs::at(&location)?;
         let exporter = settings.otlp.clone().map(Exporter::start).transpose().map_err(RunError::Machine)?;
+        #[cfg(feature = "http")]
+        let served = settings.served.as_ref().filter(|_| location.shared.is_none());
+        #[cfg(feature = "http")]
+        let served = served.map(|(project, session)| ServedStore::new(&location, project, *session));
         Ok(Self(Arc::new(Inner {
+            #[cfg(feature = "http")]
+            served: served.map(Arc::new),
             leases: Arc::new(leases),
             location,
             messages: Messages::load(),
@@ -148,6 +158,12 @@ impl AppState {
 
     pub(super) fn http_metrics(&self) -> &HttpMetrics {
         &self.0.http_metrics
+    }
+
+    /// The leases of the state folder as a store of other machines, if they may use it.
+    #[cfg(feature = "http")]
+    pub(super) fn served(&self) -> Option<&Arc<ServedStore>> {
+        self.0.served.as_ref()
     }
 
     /// The sessions of browsers.

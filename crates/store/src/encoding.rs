@@ -8,18 +8,18 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use lockkeeper_core::id::{HolderId, LeaseId};
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
 use lockkeeper_core::id::{Token, WakerId};
 use lockkeeper_core::liveness::{Contract, Origin, ProcessRef, Proof, Voucher};
 use lockkeeper_core::record::{Agent, Claim};
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
 use lockkeeper_core::record::{Lease, Priority, Rank, Ticket};
 use lockkeeper_core::resource::{Mode, Resource, Target};
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
 use lockkeeper_core::time::Moment;
 use lockkeeper_core::time::Ttl;
 
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
 use crate::optimistic::parts::Found;
 
 /// The lowest two bits of the first byte are the voucher, the next two the contract.
@@ -33,15 +33,15 @@ const HAS_TICKET: u8 = 1 << 6;
 const IS_OF_AGENT: u8 = 1 << 7;
 
 /// Flags of the first byte of a record.
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
 const IS_TICKET: u8 = 1;
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
 const HAS_PICKUP: u8 = 1 << 1;
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
 const IS_REVOKED: u8 = 1 << 2;
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
 const HAS_WAKER: u8 = 1 << 3;
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
 const UPGRADES: u8 = 1 << 4;
 
 /// A claim as bytes.
@@ -173,7 +173,7 @@ pub fn lease_ids_from_bytes(bytes: &[u8]) -> Option<Vec<LeaseId>> {
 }
 
 /// A lease or ticket as bytes, for stores that keep it as one value.
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
 pub(crate) fn record_to_bytes(found: &Found) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(200);
     let flag = |bit: u8, is_there: bool| if is_there { bit } else { 0 };
@@ -208,7 +208,7 @@ pub(crate) fn record_to_bytes(found: &Found) -> Vec<u8> {
 }
 
 /// Reads what [`record_to_bytes`] wrote. Refuses everything else.
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
 pub(crate) fn record_from_bytes(bytes: &[u8]) -> Option<Found> {
     let (&first, rest) = bytes.split_first()?;
     let mut reader = Reader(rest);
@@ -237,7 +237,7 @@ pub(crate) fn record_from_bytes(bytes: &[u8]) -> Option<Found> {
     Some(Found::Ticket(ticket))
 }
 
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
 fn put_signed(bytes: &mut Vec<u8>, number: i64) {
     put_number(bytes, number.cast_unsigned());
 }
@@ -296,12 +296,12 @@ impl<'b> Reader<'b> {
         None
     }
 
-    #[cfg(any(feature = "etcd", feature = "redis"))]
+    #[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
     fn signed(&mut self) -> Option<i64> {
         self.number().map(u64::cast_signed)
     }
 
-    #[cfg(any(feature = "etcd", feature = "redis"))]
+    #[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
     fn moment(&mut self) -> Option<Moment> {
         self.signed().map(Moment::from_micros)
     }

@@ -99,23 +99,7 @@ impl EtcdStore {
         let header = found.header.clone().unwrap_or_default();
         let mut version = found.into_ranges().concat();
         if version.is_empty() {
-            let seconds = store.count()?;
-            let now = clock::counted(FIRST_BASE, seconds);
-            let note = Note::first(store.cluster_state(&header, now, seconds, false)?);
-            let made = TxnRequest {
-                compare: vec![keys::is_absent(store.keys.about())],
-                success: [
-                    (store.keys.about(), VERSION.to_string().into_bytes()),
-                    (store.keys.clock_base(), clock::to_bytes(FIRST_BASE)),
-                    (store.keys.clock_last(), clock::to_bytes(0)),
-                    (store.keys.memory(), note.to_bytes()),
-                    (store.keys.since(), note.since.to_string().into_bytes()),
-                ]
-                .map(|(key, value)| keys::put(key, value).into())
-                .to_vec(),
-                failure: Vec::new(),
-            };
-            store.server.txn(&made)?;
+            store.make(&header)?;
             version = store.read_ranges(vec![keys::get(store.keys.about())], false)?.answers.concat();
         }
         let version = version.first().map(|kv| String::from_utf8_lossy(&kv.value));
@@ -127,6 +111,29 @@ impl EtcdStore {
         // Sets the clock.
         store.read_ranges(Vec::new(), false)?;
         Ok(store)
+    }
+
+    /// Makes the first keys of the project, if they are missing. A process that knew the project takes its clock along: the cluster
+    /// was started again without its data.
+    fn make(&self, header: &ResponseHeader) -> Result<(), StoreError> {
+        let seconds = self.count()?;
+        let now = clock::counted(FIRST_BASE, seconds).max(self.clock.now());
+        let note = Note::first(self.cluster_state(header, now, seconds, false)?);
+        self.server.txn(&TxnRequest {
+            compare: vec![keys::is_absent(self.keys.about())],
+            success: [
+                (self.keys.about(), VERSION.to_string().into_bytes()),
+                (self.keys.clock_base(), clock::to_bytes(clock::base_at(now, seconds))),
+                (self.keys.clock_last(), clock::to_bytes(now.as_micros())),
+                (self.keys.memory(), note.to_bytes()),
+                (self.keys.since(), note.since.to_string().into_bytes()),
+            ]
+            .map(|(key, value)| keys::put(key, value).into())
+            .to_vec(),
+            failure: Vec::new(),
+        })?;
+        self.newest.store(0, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Reads ranges in one transaction of etcd, and draws numbers in it.
@@ -152,11 +159,15 @@ impl EtcdStore {
             let response = read.header.clone().unwrap_or_default();
             let revision = response.revision;
             let mut answers = read.into_ranges().into_iter();
-            let mut one = |what: &str| {
-                let found = answers.next().and_then(|kvs| kvs.into_iter().next());
-                found.ok_or_else(|| damaged(what))
+            let mut one = || answers.next().and_then(|kvs| kvs.into_iter().next());
+            let (base, last, memory) = match (one(), one(), one()) {
+                (Some(base), Some(last), Some(memory)) => (base, last, memory),
+                (None, None, None) => {
+                    self.make(&response)?;
+                    continue;
+                }
+                _ => return Err(damaged("clock")),
             };
-            let (base, last, memory) = (one("clock")?, one("clock")?, one("note")?);
             let goes_back = revision < known;
             let head = Head { response, base, last, memory, seconds, goes_back };
             let Some(note) = self.note(&head)? else { continue };
@@ -185,8 +196,9 @@ impl EtcdStore {
             return Ok(Some(note));
         }
         let seconds = self.count()?;
-        let mut new_base = clock::new_base(base, seconds, last).unwrap_or(base);
-        let mut now = clock::counted(new_base, seconds).max(Moment::from_micros(last));
+        // A new leader may count anew, also if that does not show yet: the clock goes on from the last commit.
+        let mut now = clock::counted(base, seconds).max(Moment::from_micros(last));
+        let mut new_base = clock::base_at(now, seconds);
         if head.goes_back && self.clock.now() > now {
             // The restored clock is behind, too. A client that knows a later moment sets it forward.
             now = self.clock.now();

@@ -24,7 +24,7 @@ use self::parts::{Footprint, Found};
 use crate::{Commit, StoreError};
 
 /// How often a call is tried if its connection breaks.
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "http", feature = "postgres", feature = "redis"))]
 pub(crate) const TRIES: usize = 3;
 
 /// What a decision needs of a server.

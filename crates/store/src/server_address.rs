@@ -15,6 +15,7 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use crate::address_error::AddressError;
 
 /// Reads an environment variable.
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
 pub type Variable<'v> = &'v dyn Fn(&str) -> Option<String>;
 
 /// TLS settings: the server's name is checked against the root certificates of a file, or those of the system.

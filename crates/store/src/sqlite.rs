@@ -11,12 +11,17 @@
 //! A process that is killed leaves the database as it was before or after its transaction, and perhaps its FIFO. The process
 //! that reaps its record removes the FIFO, or else the next `locks cleanup`.
 
+#[cfg(feature = "http")]
+mod change_log;
 mod connections;
 mod examine;
 pub(super) mod moved;
 mod records;
 mod rows;
 mod schema;
+#[cfg(feature = "http")]
+pub mod served;
+mod silence;
 mod tokens;
 
 use std::fs;
@@ -64,6 +69,8 @@ pub struct SqliteStore {
     wake_sender: waker::WakeSender,
     /// Whether this process cannot write in the folder.
     is_read_only: bool,
+    /// Until when nothing is granted, because holders on other machines may come back.
+    silent_until: Option<Moment>,
 }
 
 impl SqliteStore {
@@ -106,6 +113,7 @@ impl SqliteStore {
         let (seen, connections) = (Mutex::new(None), Connections::new(connection));
         let wake_sender = waker::WakeSender::new(&folder);
         let is_read_only = false;
+        let silent_until = silence::silent_until(&folder, boot);
         Ok(Self {
             folder,
             path,
@@ -117,6 +125,7 @@ impl SqliteStore {
             connections,
             wake_sender,
             is_read_only,
+            silent_until,
         })
     }
 
@@ -147,6 +156,7 @@ impl SqliteStore {
             connections: Connections::new(connection),
             wake_sender: waker::WakeSender::new(folder),
             is_read_only: true,
+            silent_until: silence::silent_until(folder, boot),
         })
     }
 

@@ -1,4 +1,4 @@
-//! A proxy in front of a PostgreSQL or Redis server, or of a member of etcd: counts round trips, and breaks connections at a chosen message.
+//! A proxy in front of a server of PostgreSQL, Redis or Lockkeeper, or of a member of etcd: counts round trips, and breaks connections at a chosen message.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -44,6 +44,8 @@ enum Protocol {
     Redis,
     /// gRPC over HTTP/2: several calls at a time.
     Etcd,
+    /// HTTP/1.1, as `lockkeeper serve` speaks it.
+    Http,
 }
 
 /// Where the server listens.
@@ -82,13 +84,15 @@ struct Plan {
 }
 
 impl ServerProxy {
-    /// Starts a proxy in front of the server with this address (`host=FOLDER user=… dbname=…`, `unix:PATH` or `HOST:PORT`).
+    /// Starts a proxy in front of the server with this address (`host=FOLDER user=… dbname=…`, `unix:PATH`, `http://HOST:PORT` or `HOST:PORT`).
     #[must_use]
     pub fn start(server: &str) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let (protocol, server, address) = if let Some(path) = server.strip_prefix("unix:") {
             (Protocol::Redis, Endpoint::Socket(path.into()), format!("redis://127.0.0.1:{port}"))
+        } else if let Some(server) = server.strip_prefix("http://") {
+            (Protocol::Http, Endpoint::Port(server.to_owned()), format!("http://127.0.0.1:{port}"))
         } else if server.contains("host=") {
             let (host, rest): (Vec<&str>, Vec<&str>) =
                 server.split_whitespace().partition(|part| part.starts_with("host="));
@@ -284,10 +288,10 @@ impl Connection {
     /// Passes messages of the client on.
     fn requests(&self, shared: &Shared) -> io::Result<()> {
         let mut messages = Messages::new(shared.protocol, true);
-        // A store on Redis or etcd makes every break good.
+        // Every other store makes every break good.
         let mut delicate = match shared.protocol {
             Protocol::Postgres => Delicate::Statement,
-            Protocol::Redis | Protocol::Etcd => Delicate::No,
+            Protocol::Redis | Protocol::Etcd | Protocol::Http => Delicate::No,
         };
         loop {
             let was_idle = {
@@ -345,7 +349,9 @@ impl Connection {
                 answers.came += usize::from(message.is_last);
                 if let Some(call) = answers.breaks_after {
                     let is_over = match shared.protocol {
-                        Protocol::Postgres | Protocol::Redis => answers.came >= answers.asked,
+                        Protocol::Postgres | Protocol::Redis | Protocol::Http => {
+                            answers.came >= answers.asked
+                        }
                         Protocol::Etcd => message.is_last && message.call == call,
                     };
                     if is_over {
@@ -430,6 +436,7 @@ impl Messages {
                 letter + u32::from_be_bytes(length.try_into().unwrap()) as usize
             }
             Protocol::Redis => resp_length(&self.bytes)?,
+            Protocol::Http => http_length(&self.bytes)?,
             Protocol::Etcd if self.is_first => PREFACE,
             Protocol::Etcd => {
                 let length = self.bytes.get(..3)?;
@@ -449,6 +456,11 @@ impl Messages {
                 Message { bytes, is_answered, is_last, is_request: true, call: 0 }
             }
             Protocol::Redis => Message { bytes, is_answered: true, is_last: true, is_request: true, call: 0 },
+            Protocol::Http => {
+                // A response that does not end is answered by its head.
+                let is_last = bytes.starts_with(b"HTTP/");
+                Message { bytes, is_answered: true, is_last, is_request: true, call: 0 }
+            }
             Protocol::Etcd => {
                 // Each request has one frame with its data. A watch has no end: its first data is its answer.
                 let is_request = !is_first && bytes[3] == DATA;
@@ -472,6 +484,21 @@ fn resp_length(bytes: &[u8]) -> Option<usize> {
         b'*' => (0..number()).try_fold(end, |at, _| Some(at + resp_length(&bytes[at..])?)),
         _ => Some(end),
     }
+}
+
+/// How long the first request or response is, or the first part of a response that does not end, if all of it is there.
+fn http_length(bytes: &[u8]) -> Option<usize> {
+    let is_head = [&b"HTTP/"[..], b"POST ", b"GET "].iter().any(|start| bytes.starts_with(start));
+    let ending: &[u8] = if is_head { b"\r\n\r\n" } else { b"\r\n" };
+    let end = bytes.windows(ending.len()).position(|part| part == ending)? + ending.len();
+    let head = std::str::from_utf8(&bytes[..end]).unwrap().to_ascii_lowercase();
+    let body = if is_head {
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+        length.map_or(0, |length| length.trim().parse().unwrap())
+    } else {
+        usize::from_str_radix(head.trim(), 16).unwrap() + 2
+    };
+    (bytes.len() >= end + body).then_some(end + body)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -29,7 +29,7 @@ pub(super) const KNOWN: [Known; 21] = [
         key: "store",
         variable: "LOCKKEEPER_STORE",
         default: None,
-        meaning: "the store of leases and runs: sqlite:PATH, or for several machines postgres://HOST/DATABASE, etcds://HOST,HOST, rediss://HOST or unix:SOCKET of Redis (leases only)",
+        meaning: "the store of leases and runs: sqlite:PATH, or for several machines postgres://HOST/DATABASE, etcds://HOST,HOST, rediss://HOST, unix:SOCKET of Redis or https://HOST of `lockkeeper serve` (leases only)",
         check: not_empty,
     },
     Known {
@@ -57,7 +57,7 @@ pub(super) const KNOWN: [Known; 21] = [
         key: "password_file",
         variable: "LOCKKEEPER_PASSWORD_FILE",
         default: None,
-        meaning: "a file with the password of the store, which only its owner may read",
+        meaning: "a file with the password of the store, or the token of its server, which only its owner may read",
         check: not_empty,
     },
     Known {

@@ -80,7 +80,7 @@ pub fn folder_of_store(address: &str) -> Result<&str, Report> {
             "UNKNOWN_STORE",
             format!("`{}` is not a store that this program knows", without_password(address)),
         )
-        .with_hint("a folder of this machine is sqlite:FOLDER, a server for several machines postgres://HOST/DATABASE, etcds://HOST,HOST or rediss://HOST")),
+        .with_hint("a folder of this machine is sqlite:FOLDER, a server for several machines postgres://HOST/DATABASE, etcds://HOST,HOST, rediss://HOST or https://HOST")),
     }
 }
 
@@ -166,6 +166,13 @@ impl Hints {
                 encrypted: "use etcds://, with ?cacert=FILE for an authority of your own",
                 roots: "?cacert=FILE",
                 form: "etcds://USER@HOST:PORT,HOST:PORT?cacert=FILE&cert=FILE&key=FILE",
+            }
+        } else if address.starts_with("http") {
+            Self {
+                passwords: "the file of the token,",
+                encrypted: "use https://, with a proxy before the server; in a network of your own, ?unencrypted=yes allows it",
+                roots: "?sslrootcert=FILE",
+                form: "https://HOST:PORT, or http://localhost:PORT",
             }
         } else {
             Self {

@@ -191,6 +191,7 @@ fn settings(context: &Context, args: &Args, token_file: Option<&Path>) -> Result
             swarm: task::swarm()?,
         },
         otlp: collector(args.otlp.as_deref())?,
+        served: context.config.text("project").map(str::to_owned).zip(context.config.ttl("session")),
         limits: Limits::default(),
     })
 }

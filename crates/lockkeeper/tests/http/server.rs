@@ -47,6 +47,7 @@ pub fn settings() -> Settings {
             swarm: Swarm::new("/nonexistent", Ttl::new(Duration::from_secs(300)).unwrap()),
         },
         otlp: None,
+        served: None,
         limits: Limits::default(),
     }
 }

@@ -2,6 +2,9 @@
 
 use lockkeeper_testing::skip_server;
 
+/// Nothing has to be kept for a project.
+pub(crate) type Prepared = ();
+
 /// How long the server may take to answer.
 pub(crate) const LIMIT: &str = "1s";
 

@@ -12,6 +12,8 @@ pub(crate) struct Team {
     pub(crate) server: String,
     pub(crate) project: String,
     pub(crate) session: &'static str,
+    /// What the server of the tests needs as long as the team is there.
+    pub(crate) kept: server::Prepared,
 }
 
 /// A machine of the team, with a link of its own to the server.
@@ -33,11 +35,13 @@ impl Team {
     /// A team on a server of its own.
     pub(crate) fn on(server: String, session: &'static str) -> Self {
         let project = format!("team-{:x}", random::number().unwrap());
-        server::prepare(&server, &project);
-        Self { server, project, session }
+        let kept = server::prepare(&server, &project);
+        Self { server, project, session, kept }
     }
 
     pub(crate) fn machine(&self) -> Machine {
+        // Only some servers have something to keep.
+        let _ = &self.kept;
         let link = ServerProxy::start(&self.server);
         let world = machine(&server::url(link.address()), &self.project)
             .set("LOCKKEEPER_SESSION", self.session)

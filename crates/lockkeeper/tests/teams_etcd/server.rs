@@ -6,6 +6,9 @@ use lockkeeper_store::{EtcdAddress, EtcdStore};
 use lockkeeper_testing::{etcd_remembers, skip_server};
 
 /// How long the members may take to answer.
+/// Nothing has to be kept for a project.
+pub(crate) type Prepared = ();
+
 pub(crate) const LIMIT: &str = "3s";
 
 /// The member, or a visible skip.

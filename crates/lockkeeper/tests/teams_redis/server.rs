@@ -6,6 +6,9 @@ use std::time::Duration;
 use lockkeeper_store::{RedisAddress, RedisStore};
 use lockkeeper_testing::{redis_command, skip_server};
 
+/// Nothing has to be kept for a project.
+pub(crate) type Prepared = ();
+
 /// How long the server may take to answer.
 pub(crate) const LIMIT: &str = "1s";
 

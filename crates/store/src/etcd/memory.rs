@@ -38,9 +38,10 @@ pub(super) struct ClusterState {
 }
 
 impl Note {
-    /// The note of a new project. The cluster may have lost an older one with the same name.
+    /// The note of a new project, which may be one that was forgotten: its numbers begin above those that it may have had.
     pub(super) fn first(state: ClusterState) -> Self {
-        Self { cluster: state.cluster, term: state.term, since: since_start(state), offset: 0 }
+        let ClusterState { cluster, term, .. } = state;
+        Self { cluster, term, since: since_start(state), offset: offset_at(state) }
     }
 
     /// The next note.
@@ -51,10 +52,7 @@ impl Note {
             return Self { term, ..self };
         }
         let since = if is_same { since_start(state) } else { state.now.as_micros() };
-        // Above every number that was ever drawn, also in revisions that were lost. One second more, because other clients draw
-        // numbers at the same time.
-        let offset = self.offset.max((state.unix_seconds.saturating_sub(EPOCH) + 1) << REVISIONS);
-        Self { cluster, term, since, offset }
+        Self { cluster, term, since, offset: self.offset.max(offset_at(state)) }
     }
 
     pub(super) fn to_bytes(self) -> Vec<u8> {
@@ -72,6 +70,11 @@ impl Note {
             offset: field()?.parse().ok()?,
         })
     }
+}
+
+/// Above every number that was ever drawn, also by what was lost. One second more, since others draw numbers meanwhile.
+fn offset_at(state: ClusterState) -> u64 {
+    (state.unix_seconds.saturating_sub(EPOCH) + 1) << REVISIONS
 }
 
 /// When the leader began to count. Before that, the restarted cluster answered no client.

@@ -12,6 +12,7 @@ use lockkeeper_platform::pipe;
 use crate::{Granted, StoreError, Waker};
 
 /// The messages for the wakers that a decision wakes. A message has the lease that was granted to that waker, if any.
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
 pub(crate) fn wake_ups(changes: &[Change], effects: &[Effect]) -> BTreeMap<WakerId, String> {
     let granted = Granted::among(changes);
     let message = |waker: WakerId| {

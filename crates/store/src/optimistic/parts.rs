@@ -12,7 +12,7 @@ use lockkeeper_core::resource::{Key, KeyRange};
 const PATHS: &str = "p";
 
 /// The part that a key belongs to.
-fn part_of(key: &Key) -> &str {
+pub(crate) fn part_of(key: &Key) -> &str {
     if key.as_str().starts_with(PATHS) { PATHS } else { key.as_str() }
 }
 
@@ -22,6 +22,7 @@ pub(crate) fn parts_of(range: &KeyRange) -> BTreeSet<String> {
 }
 
 /// The parts in which these changes change a record.
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
 pub(crate) fn parts_written(changes: &[Change]) -> BTreeSet<String> {
     let keys = changes.iter().flat_map(|change| match change {
         Change::AddLease(lease) | Change::UpdateLease(lease) | Change::RemoveLease(lease) => lease.keys(),
@@ -74,7 +75,7 @@ impl Found {
     }
 
     /// The keys by which it is found.
-    #[cfg(any(feature = "etcd", feature = "redis"))]
+    #[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
     pub(crate) fn keys(&self) -> Vec<Key> {
         match self {
             Self::Lease(lease) => lease.keys(),

@@ -8,6 +8,7 @@ use rustls::ClientConfig;
 
 use crate::address_error::AddressError;
 use crate::server_address::{Variable, decoded, is_loopback, password_in_file, tls_config};
+use crate::server_stream::Place;
 
 /// The port of Redis.
 const PORT: u16 = 6379;
@@ -19,13 +20,6 @@ pub struct RedisAddress {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: u32,
-}
-
-/// Where a server listens.
-#[derive(Clone)]
-pub(super) enum Place {
-    Tcp { host: String, port: u16, tls: Option<Arc<ClientConfig>> },
-    Unix(PathBuf),
 }
 
 /// Shows no password.

@@ -1,20 +1,15 @@
 //! Connection to a Redis server: blocking calls, each with one timeout for the whole call.
 
-use std::io::{self, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::sync::mpsc::channel;
-use std::thread;
+use std::io::{self, BufReader, Write};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use lockkeeper_platform::poll;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, StreamOwned};
 
-use super::address::{Place, RedisAddress};
+use super::address::RedisAddress;
 use super::resp::{Reply, put_command};
 use crate::StoreError;
+use crate::server_stream::Stream;
 
 /// A connection on which the client is authenticated.
 pub(super) struct Connection {
@@ -90,132 +85,8 @@ impl Connection {
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.input.get_ref().socket {
-            Socket::Tcp(socket) => socket.as_fd(),
-            Socket::Unix(socket) => socket.as_fd(),
-            Socket::Tls(stream) => stream.sock.as_fd(),
-        }
+        self.input.get_ref().as_fd()
     }
-}
-
-/// Bytes from and to the server.
-struct Stream {
-    socket: Socket,
-    /// When a read times out.
-    deadline: Option<Instant>,
-}
-
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
-}
-
-impl Stream {
-    fn connect(place: &Place, limit: Duration) -> io::Result<Self> {
-        let deadline = Instant::now().checked_add(limit);
-        let socket = match place {
-            Place::Unix(path) => {
-                let socket = UnixStream::connect(path)?;
-                socket.set_write_timeout(Some(limit))?;
-                Socket::Unix(socket)
-            }
-            Place::Tcp { host, port, tls } => {
-                let socket = connect_tcp(host, *port, limit)?;
-                socket.set_nodelay(true)?;
-                socket.set_write_timeout(Some(limit))?;
-                match tls {
-                    None => Socket::Tcp(socket),
-                    Some(config) => {
-                        // The handshake times out, too, if the server accepts and then sends nothing.
-                        socket.set_read_timeout(Some(limit))?;
-                        let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
-                        let session =
-                            ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
-                        Socket::Tls(Box::new(StreamOwned::new(session, socket)))
-                    }
-                }
-            }
-        };
-        Ok(Self { socket, deadline })
-    }
-
-    /// Whether decrypted bytes are left.
-    fn has_more(&mut self) -> bool {
-        match &mut self.socket {
-            Socket::Tcp(_) | Socket::Unix(_) => false,
-            Socket::Tls(stream) => {
-                stream.conn.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
-            }
-        }
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        match &mut self.socket {
-            Socket::Tcp(socket) => {
-                socket.set_read_timeout(left)?;
-                socket.read(bytes)
-            }
-            Socket::Unix(socket) => {
-                socket.set_read_timeout(left)?;
-                socket.read(bytes)
-            }
-            Socket::Tls(stream) => {
-                stream.sock.set_read_timeout(left)?;
-                stream.read(bytes)
-            }
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.socket {
-            Socket::Tcp(socket) => socket.write(bytes),
-            Socket::Unix(socket) => socket.write(bytes),
-            Socket::Tls(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match &mut self.socket {
-            Socket::Tcp(socket) => socket.flush(),
-            Socket::Unix(socket) => socket.flush(),
-            Socket::Tls(stream) => stream.flush(),
-        }
-    }
-}
-
-/// Connects to the first address of a host that answers.
-fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
-    let deadline = Instant::now() + limit;
-    let (resolved, addresses) = channel();
-    let name = host.to_owned();
-    // The system's resolver has no timeout, so it runs in a thread of its own, which is left behind after the timeout.
-    thread::Builder::new().name("resolver".to_owned()).spawn(move || {
-        let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
-        let _ = resolved.send(found);
-    })?;
-    let timed_out = || io::Error::from(io::ErrorKind::TimedOut);
-    let addresses = addresses.recv_timeout(limit).map_err(|_| timed_out())??;
-    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in addresses {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(timed_out());
-        }
-        match TcpStream::connect_timeout(&address, left) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
 }
 
 /// Why a call of the server failed.

@@ -29,7 +29,7 @@ pub(super) struct SqliteRecords<'s> {
     has_tickets: Option<bool>,
     /// Tickets of key ranges with more than one key. They are read as a whole, once.
     lines: Vec<(KeyRange, Vec<Ticket>)>,
-    connection: Pooled<'s>,
+    pub(super) connection: Pooled<'s>,
     write_lock: Option<WriteLockGuard<'s>>,
 }
 
@@ -54,7 +54,7 @@ impl<'s> SqliteRecords<'s> {
         Ok(())
     }
 
-    fn query<T>(
+    pub(super) fn query<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -100,7 +100,7 @@ impl<'s> SqliteRecords<'s> {
         Ok(self.has_tickets == Some(true))
     }
 
-    fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, StoreError> {
+    pub(super) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, StoreError> {
         let run = || self.connection.prepare_cached(sql)?.execute(params);
         self.store.database(run())
     }
@@ -191,6 +191,10 @@ impl<'s> SqliteRecords<'s> {
 impl Records<StoreError> for SqliteRecords<'_> {
     fn now(&self) -> Moment {
         self.now
+    }
+
+    fn silent_until(&self) -> Option<Moment> {
+        self.store.silent_until
     }
 
     fn next_number(&mut self) -> Result<u64, StoreError> {

@@ -91,6 +91,21 @@ pub(super) const IS_FILED: &str =
 /// Deletes a key of a record.
 pub(super) const UNFILE: &str = "DELETE FROM filed WHERE waits = ?1 AND key = ?4 AND rank = ?2 AND id = ?3";
 
+/// What leases were before each change after a version, with the version of that change.
+#[cfg(feature = "http")]
+pub(super) const LEASES_BEFORE: &str =
+    "SELECT r.id, token, claim, since, seen_at, pickup_by, revoked, version FROM change_log r
+     WHERE version > ?1 AND claim IS NOT NULL AND rank IS NULL";
+/// What tickets were before each change after a version, with the version of that change.
+#[cfg(feature = "http")]
+pub(super) const TICKETS_BEFORE: &str =
+    "SELECT r.id, r.rank, claim, priority, since, seen_at, stays, bell, under, upgrades, version FROM change_log r
+     WHERE version > ?1 AND rank IS NOT NULL";
+/// The records that were added after a version, with the version of that change.
+#[cfg(feature = "http")]
+pub(super) const ADDED_AFTER: &str =
+    "SELECT id, version FROM change_log WHERE version > ?1 AND claim IS NULL AND id IS NOT NULL";
+
 /// The index entry of a record: whether it waits, its rank, and its id.
 pub(super) type Place = (bool, i64, i64);
 
@@ -182,7 +197,7 @@ pub(super) fn ticket_from(row: &Row<'_>) -> Result<Ticket, StoreError> {
     })
 }
 
-fn id_from(row: &Row<'_>) -> Result<LeaseId, StoreError> {
+pub(super) fn id_from(row: &Row<'_>) -> Result<LeaseId, StoreError> {
     let id = get::<i64>(row, 0)?.checked_neg();
     id.map(|id| LeaseId(id.cast_unsigned())).ok_or_else(|| impossible("id"))
 }
@@ -210,7 +225,7 @@ fn number(row: &Row<'_>, index: usize) -> Result<u64, StoreError> {
     get::<i64>(row, index).map(i64::cast_unsigned)
 }
 
-fn get<T: rusqlite::types::FromSql>(row: &Row<'_>, index: usize) -> Result<T, StoreError> {
+pub(super) fn get<T: rusqlite::types::FromSql>(row: &Row<'_>, index: usize) -> Result<T, StoreError> {
     row.get(index).map_err(|error| StoreError::Mismatch(error.to_string()))
 }
 

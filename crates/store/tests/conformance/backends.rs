@@ -9,12 +9,13 @@ use super::through_proxy::ThroughProxy;
 use super::twice::Retrying;
 use super::{Harness, Place};
 use lockkeeper_store::{
-    EtcdAddress, EtcdStore, LeaseStore, MemoryStore, PostgresStore, RedisAddress, RedisStore, SqliteStore,
+    EtcdAddress, EtcdStore, HttpAddress, HttpStore, LeaseStore, MemoryStore, PostgresStore, RedisAddress,
+    RedisStore, SqliteStore,
 };
 
 /// The backend with this name, for another process.
 pub(super) fn named(name: &str) -> Box<dyn Harness> {
-    let backends: [Box<dyn Harness>; 8] = [
+    let backends: [Box<dyn Harness>; 10] = [
         Box::new(SQLITE),
         Box::new(retrying_sqlite()),
         Box::new(POSTGRES),
@@ -23,6 +24,8 @@ pub(super) fn named(name: &str) -> Box<dyn Harness> {
         Box::new(retrying_redis()),
         Box::new(ETCD),
         Box::new(retrying_etcd()),
+        Box::new(HTTP),
+        Box::new(retrying_http()),
     ];
     let found = backends.into_iter().find(|backend| backend.name() == name);
     found.unwrap_or_else(|| panic!("{name} is no backend for several processes"))
@@ -93,6 +96,22 @@ fn retrying_etcd() -> Retrying<OnServer<dyn LeaseStore>> {
     Retrying { name: "etcd, twice", inner: ETCD }
 }
 
+/// Served by the test itself.
+pub(super) const HTTP: OnServer<dyn LeaseStore> = OnServer {
+    name: "http",
+    server: (super::serving::SERVER, ""),
+    open: |server, project| {
+        let address = HttpAddress::parse(&format!("{server}/{project}"), None).unwrap();
+        Arc::new(HttpStore::open(address, project, Duration::from_secs(5)).unwrap())
+    },
+};
+
+pub(super) const BROKEN_HTTP: ThroughProxy<dyn LeaseStore> = ThroughProxy(HTTP);
+
+fn retrying_http() -> Retrying<OnServer<dyn LeaseStore>> {
+    Retrying { name: "http, twice", inner: HTTP }
+}
+
 fn retrying_memory() -> Retrying<Memory> {
     Retrying { name: "memory, twice", inner: Memory }
 }
@@ -106,12 +125,15 @@ conformance_tests!(redis: crate::backends::REDIS);
 conformance_tests!(redis_broken: crate::backends::BROKEN_REDIS);
 conformance_tests!(etcd: crate::backends::ETCD);
 conformance_tests!(etcd_broken: crate::backends::BROKEN_ETCD);
+conformance_tests!(http: crate::backends::HTTP);
+conformance_tests!(http_broken: crate::backends::BROKEN_HTTP);
 // The contract lets decisions run twice.
 conformance_tests!(sqlite_twice: crate::backends::retrying_sqlite());
 conformance_tests!(memory_twice: crate::backends::retrying_memory());
 conformance_tests!(postgres_twice: crate::backends::retrying_postgres());
 conformance_tests!(redis_twice: crate::backends::retrying_redis());
 conformance_tests!(etcd_twice: crate::backends::retrying_etcd());
+conformance_tests!(http_twice: crate::backends::retrying_http());
 
 pub(super) struct Memory;
 

@@ -7,7 +7,7 @@ use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::Moment;
 use lockkeeper_store::{LeaseStore, StoreError};
 
-use super::backends::{ETCD, POSTGRES, REDIS};
+use super::backends::{ETCD, HTTP, POSTGRES, REDIS};
 use super::breaks::every_break;
 use super::sample::{lease, name, put, ticket};
 use super::{decide, everything};
@@ -47,6 +47,7 @@ fn a_lease_is_acquired_once() {
     every_break(&POSTGRES, held, acquire, state);
     every_break(&REDIS, held, acquire, state);
     every_break(&ETCD, held, acquire, state);
+    every_break(&HTTP, held, acquire, state);
 }
 
 #[test]
@@ -58,6 +59,7 @@ fn a_lease_is_renewed_once() {
     every_break(&POSTGRES, held, renewed, state);
     every_break(&REDIS, held, renewed, state);
     every_break(&ETCD, held, renewed, state);
+    every_break(&HTTP, held, renewed, state);
 }
 
 #[test]
@@ -71,6 +73,7 @@ fn a_lease_is_passed_on_once() {
     every_break(&POSTGRES, held, pass_on, state);
     every_break(&REDIS, held, pass_on, state);
     every_break(&ETCD, held, pass_on, state);
+    every_break(&HTTP, held, pass_on, state);
 }
 
 #[test]
@@ -86,4 +89,5 @@ fn a_lease_is_released_once() {
     every_break(&POSTGRES, held, release, state);
     every_break(&REDIS, held, release, state);
     every_break(&ETCD, held, release, state);
+    every_break(&HTTP, held, release, state);
 }

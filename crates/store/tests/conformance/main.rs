@@ -17,6 +17,8 @@ mod harness;
 mod on_server;
 #[path = "../support/other_process.rs"]
 mod other_process;
+#[path = "../support/serving.rs"]
+mod serving;
 #[path = "../support/through_proxy.rs"]
 mod through_proxy;
 

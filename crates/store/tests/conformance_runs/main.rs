@@ -19,6 +19,8 @@ mod on_server;
 mod other_process;
 #[path = "../support/own_database.rs"]
 mod own_database;
+#[path = "../support/serving.rs"]
+mod serving;
 #[path = "../support/through_proxy.rs"]
 mod through_proxy;
 

@@ -13,7 +13,8 @@ pub const NEEDED: &str = "a PostgreSQL server in LOCKKEEPER_TEST_POSTGRES (scrip
 /// A backend whose stores are projects on a server.
 pub struct OnServer<S: ?Sized> {
     pub name: &'static str,
-    /// The environment variable that names the server, and the message if it is not set.
+    /// The environment variable that names the server, and the message if it is not set; empty if the test
+    /// itself starts the server.
     pub server: (&'static str, &'static str),
     /// Opens the store of a project on a server.
     pub open: fn(&str, &str) -> Arc<S>,
@@ -25,7 +26,8 @@ impl<S: ?Sized + 'static> Harness<S> for OnServer<S> {
     }
 
     fn lacks(&self) -> Option<&'static str> {
-        std::env::var_os(self.server.0).is_none().then_some(self.server.1)
+        let is_missing = !self.server.1.is_empty() && std::env::var_os(self.server.0).is_none();
+        is_missing.then_some(self.server.1)
     }
 
     fn place(&self) -> Box<dyn Place<S>> {
@@ -41,7 +43,7 @@ impl<S: ?Sized + 'static> Harness<S> for OnServer<S> {
 impl<S: ?Sized> OnServer<S> {
     /// The address of the server.
     pub fn address(&self) -> String {
-        std::env::var(self.server.0).unwrap()
+        std::env::var(self.server.0).unwrap_or_else(|_| super::serving::address())
     }
 }
 

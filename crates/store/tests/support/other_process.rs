@@ -25,6 +25,7 @@ pub fn address(backend: &str, address: Option<String>) -> Option<String> {
 /// Starts another process in a role, and waits until it says this word.
 pub fn start(backend: &str, address: &str, role: &str, says: &str) -> Started {
     let mut command = this_test("processes::other_process");
+    command.env(super::serving::SERVER, super::serving::address());
     command.env(ROLE, role).env(BACKEND, backend).env(ADDRESS, address);
     let mut started = Started::of(&mut command);
     started.line_with(says);

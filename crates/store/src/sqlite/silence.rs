@@ -1,0 +1,62 @@
+//! Silence of a folder that was served: after a reboot, holders on other machines may come back within one session.
+//!
+//! The file `served` says how long a session is. Its database is made anew with each boot, and so has forgotten them.
+
+use std::fs;
+use std::path::Path;
+
+use lockkeeper_core::time::Moment;
+
+/// What the file begins with.
+const HEADING: &str = "lockkeeper served 1";
+
+/// What the file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a server writes the file"))]
+pub(super) struct Served {
+    pub(super) boot: String,
+    /// Until when nothing is granted in that boot, and for how long after another one, in microseconds.
+    pub(super) until: i64,
+    pub(super) session: i64,
+}
+
+impl Served {
+    /// Reads the file. None if the folder was never served.
+    pub(super) fn read(folder: &Path) -> Option<Self> {
+        let text = fs::read_to_string(folder.join("served")).ok()?;
+        let fields = text.trim_end().strip_prefix(HEADING)?.strip_prefix(" boot=")?;
+        let (boot, fields) = fields.split_once(" until=")?;
+        let (until, session) = fields.split_once(" session=")?;
+        Some(Self { boot: boot.to_owned(), until: until.parse().ok()?, session: session.parse().ok()? })
+    }
+
+    /// Replaces the file.
+    #[cfg(feature = "http")]
+    pub(super) fn write(&self, folder: &Path) -> std::io::Result<()> {
+        let Self { boot, until, session } = self;
+        let aside = folder.join(format!("served.{}", std::process::id()));
+        fs::write(&aside, format!("{HEADING} boot={boot} until={until} session={session}\n"))?;
+        fs::rename(&aside, folder.join("served"))
+    }
+}
+
+/// Until when nothing is granted in this folder; none if it was never served.
+pub(super) fn silent_until(folder: &Path, boot: &str) -> Option<Moment> {
+    let served = Served::read(folder)?;
+    // The clock counts from the boot, before which the last answer was given.
+    Some(Moment::from_micros(if served.boot == boot { served.until } else { served.session }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_boot_it_is_silent_for_one_session() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(silent_until(folder.path(), "one"), None);
+        fs::write(folder.path().join("served"), format!("{HEADING} boot=one until=7 session=30\n")).unwrap();
+        assert_eq!(silent_until(folder.path(), "one"), Some(Moment::from_micros(7)));
+        assert_eq!(silent_until(folder.path(), "two"), Some(Moment::from_micros(30)));
+    }
+}
