@@ -180,9 +180,14 @@ pub fn commit(request: &CommitRequest<'_>) -> Result<Committed, CommitError> {
         CommitError::Git(error) => CommitError::Unseen(error),
         other => other,
     })?;
-    let index_error = set_in_common_index(git, &made.entries).err();
     let paths: Vec<PathBuf> = made.entries.iter().map(|entry| entry.path.clone()).collect();
-    let (released, release_error) = match release(request, &paths) {
+    // The index of this commit shows what is as committed, so both run at once.
+    let (index_error, released) = thread::scope(|scope| {
+        let common = scope.spawn(|| set_in_common_index(git, &made.entries).err());
+        let released = release(request, &paths, own.path());
+        (common.join().expect("setting entries does not panic"), released)
+    });
+    let (released, release_error) = match released {
         Ok(released) => (released, None),
         Err(error) => (Vec::new(), Some(error)),
     };
@@ -293,7 +298,7 @@ fn find_commit(git: &Git, own: &OwnIndex, head: Option<&str>) -> Result<Made, Co
 }
 
 /// Releases the claims of the owner to paths that are as committed.
-fn release(request: &CommitRequest<'_>, paths: &[PathBuf]) -> Result<Vec<Lease>, OpenError> {
+fn release(request: &CommitRequest<'_>, paths: &[PathBuf], index: &Path) -> Result<Vec<Lease>, OpenError> {
     let mut released = Vec::new();
     for owner in request.owners {
         released.extend(release_committed(
@@ -302,6 +307,7 @@ fn release(request: &CommitRequest<'_>, paths: &[PathBuf]) -> Result<Vec<Lease>,
             request.work_tree,
             &request.git.root,
             paths,
+            Some(index),
         )?);
     }
     Ok(released)
@@ -314,6 +320,7 @@ pub(crate) fn release_committed(
     work_tree: &str,
     root: &Path,
     paths: &[PathBuf],
+    index: Option<&Path>,
 ) -> Result<Vec<Lease>, OpenError> {
     let mut leases = engine.leases_of(owner)?;
     leases.retain(|lease| {
@@ -330,7 +337,7 @@ pub(crate) fn release_committed(
         .filter_map(path_of)
         .map(|pattern| pattern.literal_prefix().to_owned())
         .collect();
-    let clean = committed(root, &files).unwrap_or_default();
+    let clean = committed(root, &files, index).unwrap_or_default();
     leases.retain(|lease| {
         lease.claim.targets().filter_map(path_of).all(|pattern| clean.contains(pattern.literal_prefix()))
     });

@@ -96,7 +96,7 @@ pub(crate) fn wanted(target: &Target, named: Option<&Path>) -> Option<Wanted> {
             let folder = real_path(&Path::new("/").join(pattern.literal_prefix()))?;
             let location = locate(&folder, named)?;
             let from_root = location.from_root(text, &folder).ok()?;
-            swept(from_root.clone(), location, &from_root)
+            swept(from_root.trim_end_matches('/').to_owned(), location, &from_root)
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::worktree_status::OTHER_REPOSITORY;
 
 /// The paths among these that are as committed, or that git ignores. None if git cannot tell.
 ///
-/// Paths are relative to the root of the work tree.
-pub(crate) fn committed(root: &Path, paths: &[String]) -> Option<BTreeSet<String>> {
+/// Paths are relative to the root of the work tree. `index` is used instead of the common index.
+pub(crate) fn committed(root: &Path, paths: &[String], index: Option<&Path>) -> Option<BTreeSet<String>> {
     let mut git = Command::new("git");
     git.arg("-C").arg(root).args(["--no-optional-locks", "--literal-pathspecs", "status"]);
     git.args(["--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--"]).args(paths);
@@ -17,6 +17,7 @@ pub(crate) fn committed(root: &Path, paths: &[String]) -> Option<BTreeSet<String
     for variable in OTHER_REPOSITORY {
         git.env_remove(variable);
     }
+    git.envs(index.map(|index| ("GIT_INDEX_FILE", index)));
     let output = git.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
     let changed: BTreeSet<&Path> = text.split('\0').filter_map(changed_path).map(Path::new).collect();

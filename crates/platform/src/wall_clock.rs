@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use lockkeeper_core::time::Moment;
+use rustix::time::{ClockId, clock_gettime};
 use thiserror::Error;
 
 use crate::clock;
@@ -84,6 +85,17 @@ impl WallTime {
     /// Reads the wall clock.
     pub fn now() -> Self {
         Self(wall().as_microsecond())
+    }
+
+    /// Reads the clock from which the kernel takes the times of files. It ticks a few hundred times a second, so it may be some
+    /// milliseconds behind [`Self::now`]. A file that is changed from now on has this time or a later one.
+    pub fn of_files() -> Self {
+        #[cfg(target_os = "linux")]
+        const CLOCK: ClockId = ClockId::RealtimeCoarse;
+        #[cfg(not(target_os = "linux"))]
+        const CLOCK: ClockId = ClockId::Realtime;
+        let time = clock_gettime(CLOCK);
+        Self(time.tv_sec * 1_000_000 + time.tv_nsec / 1_000)
     }
 
     /// Returns the time this many microseconds after 1970.

@@ -196,9 +196,9 @@ impl Shared {
         first
     }
 
-    /// Waits until a condition holds. False when [`LIMIT`] passed.
+    /// Waits until a condition holds. False when three times [`LIMIT`] passed: an agent needs many seconds of a processor to start.
     fn wait(&self, condition: impl Fn(&State) -> bool) -> bool {
-        let limit = Instant::now() + LIMIT;
+        let limit = Instant::now() + 3 * LIMIT;
         let mut state = self.lock();
         while !condition(&state) {
             let Some(left) = limit.checked_duration_since(Instant::now()) else { return false };

@@ -24,8 +24,6 @@ use crate::repository::{Wanted, locate, takes_part, wanted_file};
 use crate::session::{Session, Written};
 use crate::worktree_status::{changed, ignored};
 
-/// The kernel takes the times of files from a clock that ticks a few hundred times a second, so they may be too early by a tick.
-const TICK_MICROS: i64 = 20_000;
 /// With more changed files than this, none is claimed: nobody would edit them one by one.
 const MAX_FILES: usize = 300;
 
@@ -37,7 +35,7 @@ impl Hook<'_> {
             let named = self.call.state.as_deref();
             let Some(location) = locate(&call.root, named).filter(takes_part) else { continue };
             let store = Store::new(&location);
-            let since = call.began - TICK_MICROS;
+            let since = call.began;
             let told = self.input.changed.as_ref().filter(|_| calls.len() == 1);
             let files = match told {
                 Some(told) => self.told_files(&location.root, told),
@@ -149,7 +147,7 @@ impl Hook<'_> {
                 |claim: &Claim| wanted.iter().any(|w| w.path == path && w.resources == claim.resources);
             attributed.foreign.iter().any(|(claim, _)| of_claim(claim))
         };
-        let now = WallTime::now().as_micros();
+        let now = WallTime::of_files().as_micros();
         let home = stores.iter().next().unwrap_or(store);
         let change = |session: &mut Session| {
             news.into_iter().for_each(|text| session.add_news(text));
@@ -169,9 +167,8 @@ impl Hook<'_> {
     ) -> Result<Option<String>, HookError> {
         let holder: &Owner = &lease.claim.owner;
         let session = others.iter().find(|session| session.owner == holder.as_str());
-        let since = call.began - TICK_MICROS;
         // The holder has written the file since the command began, or may have done so in a call that is open.
-        if session.is_some_and(|session| session.may_have_written(&wanted.path, since)) {
+        if session.is_some_and(|session| session.may_have_written(&wanted.path, call.began)) {
             return Ok(None);
         }
         let wrote = session.and_then(|session| session.wrote.get(wanted.path.to_str()?));

@@ -35,7 +35,7 @@ pub(super) struct CallChanges {
 impl Hook<'_> {
     /// Opens or closes calls in the record of the agent, as the event says.
     pub(super) fn change_calls(&self, session: &mut Session, plan: &Plan) -> CallChanges {
-        let now = WallTime::now().as_micros();
+        let now = WallTime::of_files().as_micros();
         let mut changes = CallChanges::default();
         match self.input.event {
             Event::BeforeTool => {
@@ -135,8 +135,9 @@ impl Hook<'_> {
             return Ok(());
         }
         let mut changes = CallChanges::default();
-        let change =
-            |session: &mut Session| self.close(session, |_| true, WallTime::now().as_micros(), &mut changes);
+        let change = |session: &mut Session| {
+            self.close(session, |_| true, WallTime::of_files().as_micros(), &mut changes);
+        };
         home.sessions.update(&self.owner, change).map_err(HookError::Sessions)?;
         self.look(stores, &changes.look)?;
         release(&changes.free)

@@ -158,7 +158,7 @@ impl Plan {
         }
         self.open = Some(OpenCall {
             id: id_of(input, tool),
-            began: WallTime::now().as_micros(),
+            began: WallTime::of_files().as_micros(),
             unknown,
             root: location.map(|location| location.root).unwrap_or_default(),
             paths,

@@ -72,6 +72,9 @@ impl Reader<'_> {
                 Input::Text((*text).to_owned())
             }
             ("cat", Some([] | ["-"])) => self.redirects(&command.redirects, state, input),
+            ("cat", Some([file])) if !file.starts_with('-') => {
+                self.input_of(&Value::Text((*file).to_owned()), &Input::Unknown, state)
+            }
             ("ls", _) => match self.listed(arguments, state) {
                 Some(names) => Input::Names(names),
                 None => Input::Unknown,

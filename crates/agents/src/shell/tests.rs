@@ -291,8 +291,8 @@ fn git_commands_that_write_paths() {
     reads("git apply --check x.patch; git rm -n x");
     known("git clean -fd build; git stash push -m wip -- x y", &["build/", "x/", "y/"]);
     not_known("git apply x.patch", &[]);
-    not_known("git checkout -- '*.rs'", &[]);
-    not_known("git rm ':(glob)**/x'", &[]);
+    known("git checkout -- '*.rs'", &["=**/*.rs/"]);
+    known("git rm ':(glob)**/x'", &["=**/x/"]);
     known("git diff --output=a; git log --output=b", &["a", "b"]);
 }
 

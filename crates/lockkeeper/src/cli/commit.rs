@@ -191,8 +191,9 @@ fn show(context: &Context, made: &Committed) {
     if let Some(error) = &made.release_error {
         print::talk(&format!("warning: {}", release_warning(error)));
     }
-    let files = if paths.len() == 1 { "1 file".to_owned() } else { format!("{} files", paths.len()) };
-    print::talk(&format!("committed {files}, released {} claims", made.released.len()));
+    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let (files, claims) = (count(paths.len(), "file"), count(made.released.len(), "claim"));
+    print::talk(&format!("committed {files}, released {claims}"));
     print::data(&made.commit);
 }
 

@@ -13,8 +13,8 @@ use std::process::Command;
 use std::time::Duration;
 use std::{env, fs};
 
-use lockkeeper_testing::{Call, FakeModel, World};
-use serde_json::{Value, json};
+use lockkeeper_testing::{Call, FakeModel, World, files};
+use serde_json::{Map, Value, json};
 
 pub use claude::Claude;
 pub use codex::{Codex, CodexInSandbox, CodexWithCode};
@@ -108,6 +108,14 @@ fn folder(harness: &dyn Harness) -> PathBuf {
 fn hooks(events: &[&str], hook: &Value) -> Value {
     let groups = events.iter().map(|event| ((*event).to_owned(), json!([{ "hooks": [hook] }])));
     Value::Object(groups.collect())
+}
+
+/// Adds settings to a JSON file. Those that it has stay.
+fn add_settings(file: &Path, settings: &Value) {
+    let text = fs::read_to_string(file).unwrap_or_else(|_| "{}".to_owned());
+    let mut all: Map<String, Value> = serde_json::from_str(&text).unwrap();
+    all.extend(settings.as_object().cloned().unwrap_or_default());
+    files::write(file, Value::Object(all).to_string());
 }
 
 /// The events of Claude Code, which others have taken over.

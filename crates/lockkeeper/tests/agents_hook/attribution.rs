@@ -1,6 +1,7 @@
 //! What a command changed that could not be known before: free files become the agent's, files of others are incidents.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use lockkeeper_testing::World;
 use serde_json::{Value, json};
@@ -10,6 +11,20 @@ use crate::agents::{Agent, holders, log, repository};
 fn incidents(world: &World) -> Vec<String> {
     let text = fs::read_to_string(world.path(".git/lockkeeper/incidents.log")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
+}
+
+/// Waits until files get another time than before: the kernel's clock for them ticks a few hundred times a second.
+fn tick(world: &World) {
+    let file = world.beside("tick");
+    let touched_at = || {
+        fs::write(&file, "").unwrap();
+        let meta = fs::metadata(&file).unwrap();
+        (meta.ctime(), meta.ctime_nsec())
+    };
+    let before = touched_at();
+    while touched_at() == before {
+        std::thread::yield_now();
+    }
 }
 
 fn write(world: &World, path: &str, text: &str) {
@@ -46,7 +61,7 @@ fn only_what_changed_while_the_command_ran_counts() {
     let world = repository();
     write(&world, "src/old.rs", "a person's\n");
     fs::remove_file(world.path("src/b.rs")).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(30));
+    tick(&world);
     let agent = Agent::claude(&world, "c");
     agent.runs("make").passes();
     agent.has_run("make").passes();
@@ -71,7 +86,7 @@ fn a_changed_file_of_another_is_an_incident_that_both_are_told() {
             Value::Null,
         )
         .passes();
-    std::thread::sleep(std::time::Duration::from_millis(30));
+    tick(&world);
     other.runs("python3 fix.py").passes();
     write(&world, "src/a.rs", "overwritten\n");
     let told = other.has_run("python3 fix.py");
@@ -105,7 +120,7 @@ fn lost_work_is_an_incident_as_well() {
         write(&world, path, "work\n");
         holder.after("apply_patch", arguments, Value::Null).passes();
     }
-    std::thread::sleep(std::time::Duration::from_millis(30));
+    tick(&world);
     other.runs("./reset.sh").passes();
     write(&world, "src/a.rs", "a\n");
     fs::remove_file(world.path("src/new.rs")).unwrap();
@@ -169,7 +184,7 @@ fn what_the_harness_tells_counts_after_commands_that_were_taken_for_known() {
     other.edit("src/b.rs").passes();
     let edit = json!({ "file_path": world.path("src/b.rs"), "old_string": "b", "new_string": "c" });
     other.after("Edit", edit, Value::Null).passes();
-    std::thread::sleep(std::time::Duration::from_millis(30));
+    tick(&world);
     for (command, path) in [("echo x > src/a.rs", "src/one.rs"), ("cat src/a.rs", "src/two.rs")] {
         let arguments = json!({ "command": command });
         agent.tool("Bash", arguments.clone()).passes();

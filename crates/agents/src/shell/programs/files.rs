@@ -187,7 +187,13 @@ impl Reader<'_> {
                 }
                 // `cp -r a/. b` writes some of b: not all of b is to be denied for that.
                 (Some(_), Value::Text(from), Value::Text(folder)) => self.copy_content(from, folder, state),
-                _ => self.writes.not_known("a copy whose name only the shell knows"),
+                _ => {
+                    // Those that match, or files in folders that match.
+                    if matches!(destination, Value::Pattern(_)) {
+                        self.write(&destination, state, extent);
+                    }
+                    self.writes.not_known("a copy whose name only the shell knows");
+                }
             }
         }
     }

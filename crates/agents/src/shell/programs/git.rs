@@ -1,6 +1,7 @@
 //! git: which commands write paths, the index, HEAD, the stash, refs or the whole work tree.
 
 mod checkout;
+mod pathspec;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -112,6 +113,10 @@ impl Reader<'_> {
             let arguments = Arguments::parse(arguments, &["--output"]);
             arguments.values(&["--output"]).for_each(|file| self.write(file, &git.state, Extent::File));
         }
+        if arguments.iter().any(|option| option.text().is_some_and(|text| text.starts_with("--pathspec-fr")))
+        {
+            self.writes.not_known("paths in a file");
+        }
         if !READING.contains(&command) && !self.git_paths(&git, call) && !self.git_shared(&git) {
             let command: String = command.chars().take(40).collect();
             self.writes.not_known(format!("the command git {command:?} is not known"));
@@ -129,7 +134,7 @@ impl Reader<'_> {
                     return true;
                 }
                 if !arguments.has(&["--cached"]) {
-                    self.write_all(&pathspecs(&arguments.operands), state, Extent::Below);
+                    self.write_all(&self.pathspecs(&arguments.operands, state), state, Extent::Below);
                 }
                 self.stage_paths(git, &arguments.operands);
             }
@@ -346,6 +351,9 @@ impl Reader<'_> {
         }
         let staged = if arguments.has(&["-a", "--all"]) {
             Staged::Tracked
+        } else if arguments.has(&["--pathspec-from-file"]) {
+            // The git guard sees the paths of the commit.
+            Staged::Nothing
         } else if arguments.operands.is_empty() {
             Staged::Index
         } else {
@@ -361,7 +369,7 @@ impl Reader<'_> {
 
     fn targets(&mut self, git: &Git<'_>, paths: &[Value]) -> Staged {
         let mut targets: Vec<Target> = Vec::new();
-        for path in &pathspecs(paths) {
+        for path in &self.pathspecs(paths, &git.state) {
             match self.target(path, &git.state, Extent::Below) {
                 Ok(target) => targets.extend(target),
                 Err(why) => self.writes.not_known(why),
@@ -382,11 +390,4 @@ impl Reader<'_> {
             None => self.writes.not_known("git in a folder that is not known before"),
         }
     }
-}
-
-/// Paths as git reads them. Its own wildcards and `:(…)` are not followed.
-fn pathspecs(paths: &[Value]) -> Vec<Value> {
-    let magic = |text: &str| text.starts_with(':') || text.contains(['*', '?', '[']);
-    let known = |path: &Value| if path.text().is_some_and(magic) { Value::Unknown } else { path.clone() };
-    paths.iter().map(known).collect()
 }

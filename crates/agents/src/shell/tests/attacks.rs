@@ -169,3 +169,53 @@ fn other_spellings_of_a_path_are_the_same_path() {
     known("perl -Mstrict -pi -e 's/x/y/' a", &["a"]);
     reads("cat /proc/self/cwd/a; echo x > /proc/self/fd/2; F=a sh -c 'cat $F'; cat $(echo a)");
 }
+
+/// In a pathspec a `*` also matches `/`, and `:/` is the top of the work tree.
+#[test]
+fn pathspecs_of_git_are_read() {
+    known("git checkout -- '*.rs'; git restore 'src/*.md'", &["=**/*.rs/", "=src/**/*.md/"]);
+    known("git checkout -- 'src/*' 'do*s' 'a*/b'", &["=a*/**/b/", "=do{*,*/**/*}s/", "=src/**/"]);
+    known("cd src; git restore :/docs ':(top)notes.txt' ':(top)*.md'", &["=**/*.md/", "docs/", "notes.txt/"]);
+    known("git restore ':(glob)src/*.rs' ':(literal)a*' ':(top,glob)**/x'", &["=**/x/", "=src/*.rs/", "a*/"]);
+    known("git checkout -- *.txt", &["=*.txt/"]);
+    // The shell finds nothing, so git gets the wildcard.
+    known("git checkout -- *.rs", &["=**/*.rs/"]);
+    known("git restore 'a{b}*'", &[r"=a\{b\}*/"]);
+    assert_eq!(
+        read("git add '*.rs'").git[0].staged,
+        Staged::Paths(vec![Target::Pattern("/repo/**/*.rs/".into())])
+    );
+    for command in [
+        "git restore ':!src/a.rs' src",
+        "git restore src ':(exclude)src/a.rs'",
+        "git restore ':(icase)A'",
+        "git restore ':(attr:x)a'",
+        "git restore '[a'",
+        "git restore --pathspec-from-file=list",
+        "git rm --pathspec-from-file=list",
+        "git commit --pathspec-from-file=- -m x",
+    ] {
+        not_known(command, &[]);
+    }
+}
+
+#[test]
+fn xargs_puts_names_and_patterns_where_it_is_told() {
+    not_known("ls *.o | xargs -I{} mv {} {}.bak", &["=*.o.bak/", "=*.o/"]);
+    not_known("find src -name '*.rs' | xargs -I % cp % %.orig", &["=src/**/*.rs.orig"]);
+    known("find src -name '*.rs' | xargs -I % sed -i s/a/b/ %", &["=src/**/*.rs"]);
+    known("ls *.o | xargs -I{} touch {}.done", &["=*.o.done"]);
+    known("echo a | xargs -i cp x {}; echo b | xargs --replace=@ cp x @", &["a", "b"]);
+    known("ls *.o | xargs -I{} sh -c 'rm a'", &["a"]);
+    not_known("ls *.o | xargs -I{} sh -c 'rm {}'", &[]);
+    reads("ls *.o | xargs -I{} cat {}");
+}
+
+#[test]
+fn a_patch_through_a_pipe_is_read() {
+    known("cat fix.patch | git apply; cat fix.patch | patch -p1", &["src/y", "x"]);
+    known("cat <<'E' | git apply -\n--- a/z\n+++ b/z\nE", &["z"]);
+    not_known("git diff HEAD~1 | git apply -R", &[]);
+    not_known("echo > fix.patch; cat fix.patch | git apply", &["fix.patch"]);
+    reads("cat fix.patch | git apply --check; cat fix.patch | grep x");
+}

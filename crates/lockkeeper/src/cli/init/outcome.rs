@@ -69,7 +69,7 @@ impl Outcome {
             lines.extend(removed.map(|file| Line {
                 name,
                 file: &file.shown,
-                text: "removed".to_owned(),
+                text: if args.dry_run { "would be removed" } else { "removed" }.to_owned(),
                 hint: None,
             }));
         } else if let Some(first) = done.first() {

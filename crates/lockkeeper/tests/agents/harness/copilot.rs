@@ -35,6 +35,13 @@ impl Harness for Copilot {
         files::write(&world.home().join(".copilot/hooks/test.json"), settings.to_string());
     }
 
+    fn add_server(&self, world: &World, name: &str, program: &Path) -> bool {
+        let server = json!({ "type": "local", "command": text(program), "args": [], "tools": ["*"] });
+        let servers = json!({ "mcpServers": { name: server } });
+        files::write(&world.home().join(".copilot/mcp-config.json"), servers.to_string());
+        true
+    }
+
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {
         let mut command = world.command(program);
         // The commands of a test name programs outside of the repository.

@@ -9,7 +9,7 @@ use lockkeeper_testing::http::Http;
 use lockkeeper_testing::{Call, FakeModel, World, files};
 use serde_json::{Value, json};
 
-use super::{Harness, hooks, text};
+use super::{Harness, add_settings, hooks, text};
 
 pub struct Gemini;
 
@@ -33,7 +33,13 @@ impl Harness for Gemini {
         let milliseconds = u64::try_from(limit.as_millis()).expect("a short time");
         let hook = json!({ "name": "test", "type": "command", "command": hook, "timeout": milliseconds });
         let settings = json!({ "hooks": hooks(&EVENTS, &hook) });
-        files::write(&world.home().join(".gemini/settings.json"), settings.to_string());
+        add_settings(&world.home().join(".gemini/settings.json"), &settings);
+    }
+
+    fn add_server(&self, world: &World, name: &str, program: &Path) -> bool {
+        let servers = json!({ "mcpServers": { name: { "command": text(program), "args": [] } } });
+        add_settings(&world.home().join(".gemini/settings.json"), &servers);
+        true
     }
 
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {

@@ -1,15 +1,14 @@
 //! OpenCode. Its hooks are functions of a plugin, which calls the command line.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_testing::http::Http;
 use lockkeeper_testing::{Call, FakeModel, World, files};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Harness, text};
+use super::{Harness, add_settings, text};
 
 pub struct OpenCode;
 
@@ -32,6 +31,15 @@ impl Harness for OpenCode {
         files::write(&world.home().join(".config/opencode/plugins/test.js"), &plugin);
     }
 
+    fn add_server(&self, world: &World, name: &str, program: &Path) -> bool {
+        let server = json!({ "type": "local", "command": [text(program)], "enabled": true });
+        add_settings(
+            &world.home().join(".config/opencode/opencode.json"),
+            &json!({ "mcp": { name: server } }),
+        );
+        true
+    }
+
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {
         let limits = json!({ "context": 200_000, "output": 8_000 });
         let fake = json!({ "npm": "@ai-sdk/openai-compatible",
@@ -40,11 +48,7 @@ impl Harness for OpenCode {
         let ours = json!({ "autoupdate": false, "share": "disabled", "model": "fake/fake",
             "small_model": "fake/fake", "provider": { "fake": fake } });
         // What `init` has written stays.
-        let file = world.home().join(".config/opencode/opencode.json");
-        let text = fs::read_to_string(&file).unwrap_or_else(|_| "{}".to_owned());
-        let mut settings: Map<String, Value> = serde_json::from_str(&text).unwrap();
-        settings.extend(ours.as_object().cloned().unwrap_or_default());
-        files::write(&file, Value::Object(settings).to_string());
+        add_settings(&world.home().join(".config/opencode/opencode.json"), &ours);
         // It quotes a prompt among its arguments, but not one on stdin.
         let mut command = world.command("bash");
         command.args(["-c", "exec \"$0\" run --auto <<< \"$1\"", super::text(program), prompt]);

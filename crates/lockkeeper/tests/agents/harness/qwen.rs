@@ -5,10 +5,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_testing::http::Http;
-use lockkeeper_testing::{Call, FakeModel, World, files};
+use lockkeeper_testing::{Call, FakeModel, World};
 use serde_json::json;
 
-use super::{EVENTS, Harness, hooks, text};
+use super::{EVENTS, Harness, add_settings, hooks, text};
 
 pub struct Qwen;
 
@@ -29,7 +29,13 @@ impl Harness for Qwen {
         let milliseconds = u64::try_from(limit.as_millis()).expect("a short time");
         let hook = json!({ "name": "test", "type": "command", "command": hook, "timeout": milliseconds });
         let settings = json!({ "hooks": hooks(&EVENTS, &hook) });
-        files::write(&world.home().join(".qwen/settings.json"), settings.to_string());
+        add_settings(&world.home().join(".qwen/settings.json"), &settings);
+    }
+
+    fn add_server(&self, world: &World, name: &str, program: &Path) -> bool {
+        let servers = json!({ "mcpServers": { name: { "command": text(program), "args": [] } } });
+        add_settings(&world.home().join(".qwen/settings.json"), &servers);
+        true
     }
 
     fn command(&self, world: &World, program: &Path, model: &FakeModel, prompt: &str) -> Command {

@@ -1,6 +1,6 @@
 //! `git checkout`, `restore` and `checkout-index`: files that git writes back into the work tree.
 
-use super::{Git, pathspecs};
+use super::Git;
 use crate::place::join;
 use crate::shell::arguments::Arguments;
 use crate::shell::reader::{Extent, Reader};
@@ -26,7 +26,7 @@ impl Reader<'_> {
             self.use_git(git, &[GitPart::Index], true, Staged::Nothing);
             return;
         }
-        self.write_all(&pathspecs(paths), &git.state, Extent::Below);
+        self.write_all(&self.pathspecs(paths, &git.state), &git.state, Extent::Below);
     }
 
     /// `checkout-index`: files of the index, into the work tree or below a prefix.
