@@ -1,8 +1,10 @@
-//! Names for generated owners: people see the command instead of `exec:1039.5f910fbb3c2a7d44`.
+//! Names for generated owners: people see the command instead of `exec:1039.5f910fbb3c2a7d44`, and `run k3x9f2m7qd`
+//! instead of `run:RUN-20260131-120000-k3x9f2m7qd`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use lockkeeper_core::id::Owner;
 use lockkeeper_core::liveness::{Origin, ProcessState, Proof};
 use lockkeeper_core::record::Claim;
 use lockkeeper_core::secret::shown_command;
@@ -13,6 +15,7 @@ use lockkeeper_platform::process_description::{ProcessDescription, describe, use
 
 use crate::Listing;
 use crate::evidence::Evidence;
+use crate::runs::short_id;
 
 /// How many processes are looked at. In a very long list, the others are shown by their numbers.
 const DESCRIBED: usize = 200;
@@ -48,14 +51,27 @@ impl OwnerNames {
     }
 
     fn of_claims<'c>(claims: impl Iterator<Item = &'c Claim>, root: &Path) -> Self {
-        let unchosen = claims.filter_map(|claim| Some((claim, short_form(claim.owner.as_str())?)));
         let here = origin::origin().ok();
-        let name = |(place, (claim, short)): (usize, (&Claim, &str))| {
-            let visible = here.as_ref().filter(|_| place < DESCRIBED);
-            let name = visible.and_then(|here| named(&claim.proof, here, root));
-            (claim.owner.as_str().to_owned(), name.unwrap_or_else(|| short.to_owned()))
-        };
-        Self { names: unchosen.enumerate().map(name).collect() }
+        let (mut names, mut described) = (BTreeMap::new(), 0);
+        for claim in claims {
+            let owner = claim.owner.as_str();
+            let name = match short_form(owner) {
+                Some(short) => {
+                    described += 1;
+                    let visible = here.as_ref().filter(|_| described <= DESCRIBED);
+                    let name = visible.and_then(|here| named(&claim.proof, here, root));
+                    Some(name.unwrap_or_else(|| short.to_owned()))
+                }
+                None => by_short_id(owner),
+            };
+            names.extend(name.map(|name| (owner.to_owned(), name)));
+        }
+        Self { names }
+    }
+
+    /// What people see for this owner.
+    pub fn of_owner(&self, owner: &Owner) -> String {
+        self.names.get(owner.as_str()).cloned().unwrap_or_else(|| owner.to_string())
     }
 
     /// The text with every such owner replaced.
@@ -80,6 +96,14 @@ fn short_form(owner: &str) -> Option<&str> {
     let is_number = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
     let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
     (is_number && is_random).then_some(short)
+}
+
+/// `run k3x9f2m7qd` for a run, and the same for workers and groups of stages; none for an id that somebody chose.
+fn by_short_id(owner: &str) -> Option<String> {
+    let (kind, id) = owner.split_once(':')?;
+    let short = short_id(id);
+    let is_made_here = matches!(kind, "run" | "worker" | "stage") && short.len() < id.len();
+    is_made_here.then(|| format!("{kind} {short}"))
 }
 
 /// Describes the process of a claim, if it runs where this process can see it.
@@ -134,6 +158,17 @@ mod tests {
             ["worker:1", "worker:1.5", "claude:S1", "exec:me.5f910fbb3c2a7d44", "exec:1039.5f910fbb"]
         {
             assert_eq!(short_form(chosen), None, "{chosen}");
+        }
+    }
+
+    #[test]
+    fn runs_workers_and_groups_have_their_short_ids() {
+        let shown = |owner: &str| by_short_id(owner);
+        assert_eq!(shown("run:RUN-20260131-120000-k3x9f2m7qd").as_deref(), Some("run k3x9f2m7qd"));
+        assert_eq!(shown("worker:W-20260131-120000-k3x9f2m7qd").as_deref(), Some("worker k3x9f2m7qd"));
+        assert_eq!(shown("stage:EX-20260131-120000-k3x9f2m7qd.2").as_deref(), Some("stage k3x9f2m7qd.2"));
+        for chosen in ["run:tests", "worker:W-1", "claude:RUN-20260131-120000-k3x9f2m7qd", "run"] {
+            assert_eq!(shown(chosen), None, "{chosen}");
         }
     }
 

@@ -302,7 +302,7 @@ pub fn short_id(id: &str) -> &str {
         is_random(execution) && agent.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
     };
     let short = match id.split_once('-') {
-        Some(("RUN" | "RQ", rest)) => {
+        Some(("RUN" | "RQ" | "W", rest)) => {
             rest.rsplit_once('-').map(|(_, part)| part).filter(|part| is_random(part))
         }
         Some(("EX", rest)) => rest.rsplit_once('-').map(|(_, part)| part).filter(|part| of_stage(part)),

@@ -5,6 +5,7 @@
 
 mod board;
 mod bulk;
+mod command_line;
 mod conflict;
 mod host;
 mod lease;
@@ -19,6 +20,7 @@ mod stats;
 
 pub use board::{AgentView, BoardView, WaitingView};
 pub use bulk::{ChangedView, RefusedView};
+pub use command_line::shown_command_line;
 pub use conflict::PatternConflictView;
 pub use host::HostView;
 pub use lease::{AlertView, HolderView, LeaseView, ObstacleView, ResourceView, TicketView, obstacles};

@@ -14,6 +14,8 @@ const MAX_LAG = 16 * CHUNK;
 const EDGE = 600;
 // The pause between two requests while following, in milliseconds.
 const PAUSE = 150;
+// For how many frames after a change of size the browser may still move the view by itself.
+const SETTLING = 10;
 
 const byId = (id) => document.getElementById(id);
 const box = byId("log");
@@ -33,6 +35,8 @@ let follows = true;
 // Where the view was last, to tell a person who scrolls up from a layout that changed.
 let top = 0;
 let heights = "";
+// The frames left until the layout is settled.
+let settling = 0;
 // The number of jumps so far. A response to a request from before the last jump is discarded.
 let epoch = 0;
 // The number of follow loops started so far. Only the last one continues.
@@ -200,13 +204,13 @@ async function follow() {
     let part;
     try {
       part = await read({ from: last(), limit: CHUNK, wait: 20 }, waiting.signal);
+      if (!isCurrent()) return;
+      // Another attempt started from the beginning, or the command writes faster than we show.
+      if (part.size < last() || part.size - part.to > MAX_LAG) return await jumpToEnd();
     } catch {
       if (isCurrent()) await new Promise((resolve) => setTimeout(resolve, 2000));
       continue;
     }
-    if (!isCurrent()) return;
-    // Another attempt started from the beginning, or the command writes faster than we show.
-    if (part.size < last() || part.size - part.to > MAX_LAG) return jumpToEnd();
     append(part);
     show();
     if (ended && !part.text) return;
@@ -277,8 +281,9 @@ byId("log-text").addEventListener("input", () => (found = -1));
 // -----------------------------------------------------------------------------------------------------------------------
 
 box.addEventListener("scroll", () => {
-  // Only a person scrolls up. A window that changes its size, or text that wraps differently, moves the view as well: that is no wish.
-  if (follows && currentHeights() !== heights) scrollTo(box.scrollHeight);
+  // Only a person scrolls up. A window that changes its size, or text that wraps differently, moves the view as well, also
+  // some frames later: that is no wish.
+  if (follows && (settling > 0 || currentHeights() !== heights)) scrollTo(box.scrollHeight);
   if (box.scrollTop < top - 2) {
     follows = false;
     waiting?.abort();
@@ -298,6 +303,15 @@ buttons.begin.addEventListener("click", () => jump(0));
 buttons.end.addEventListener("click", jumpToEnd);
 document.addEventListener("visibilitychange", () => (document.hidden ? waiting?.abort() : follows && follow()));
 
-new ResizeObserver(() => follows && scrollTo(box.scrollHeight)).observe(box);
+function settle() {
+  settling -= 1;
+  if (settling > 0) requestAnimationFrame(settle);
+}
+
+new ResizeObserver(() => {
+  if (settling <= 0) requestAnimationFrame(settle);
+  settling = SETTLING;
+  if (follows) scrollTo(box.scrollHeight);
+}).observe(box);
 for (const one of [...Object.values(buttons), find]) one.hidden = false;
 jumpToEnd().catch(() => show());

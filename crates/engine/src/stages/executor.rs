@@ -257,7 +257,12 @@ impl<'c> PhaseExecutor<'c> {
         };
         let id = self.plan.id(index).to_owned();
         let execution_id = state.execution_ids.remove(&index);
-        let ran = took.saturating_sub(state.waits.remove(&index).unwrap_or_default());
+        // A group that never got its leases only waited.
+        let waited = state.waits.remove(&index);
+        let ran = waited.map_or(Duration::ZERO, |waited| took.saturating_sub(waited));
+        if waited.is_none() {
+            state.outcome.waited += took;
+        }
         // One command at a time, and no other group beside it: this is how long the commands take one by one.
         let one_by_one = self.plan.groups[index].slots() == 1 || self.agents[index].len() == 1;
         let line = [

@@ -74,7 +74,7 @@ fn run(context: &Context) -> Result<Exit, Report> {
         ));
     }
     print::out(&format!("{head}\n"));
-    print::out(&table::table(&["SETTING", "VALUE", "FROM", "MEANING"], &rows.collect::<Vec<_>>()));
+    print::out(&table::list(&["SETTING", "VALUE", "FROM", "MEANING"], &rows.collect::<Vec<_>>()));
     Ok(Exit::Done)
 }
 

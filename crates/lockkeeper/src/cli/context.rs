@@ -32,7 +32,7 @@ pub(super) struct Globals {
     /// The state folder [default: inside the git folder, else .lockkeeper/]
     #[arg(long, global = true, help_heading = GLOBAL_OPTIONS, value_name = "DIR")]
     pub(super) dir: Option<String>,
-    /// The store: sqlite:PATH
+    /// The store: sqlite:PATH, or one for several machines: postgres://, etcds://, rediss://
     #[arg(long, global = true, help_heading = GLOBAL_OPTIONS, value_name = "URL")]
     pub(super) store: Option<String>,
     /// Print one JSON object on stdout

@@ -54,7 +54,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     if context.json {
         print::json(&diagnosis.view());
     } else {
-        print::out(&as_text(context, &diagnosis));
+        print::out(&table::wrap_terminal(&as_text(context, &diagnosis), DETAIL));
     }
     Ok(match diagnosis.status() {
         Status::Pass | Status::Warn => Exit::Done,
@@ -194,6 +194,9 @@ fn as_text(context: &Context, diagnosis: &Diagnosis) -> String {
     text.push('\n');
     text
 }
+
+/// The column of what a check saw.
+const DETAIL: usize = 21;
 
 /// One check. In another language than English its title comes first, and then the problems, each on lines of its own.
 fn check(context: &Context, check: &Check) -> String {

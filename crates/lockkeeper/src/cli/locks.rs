@@ -229,7 +229,7 @@ fn as_text(context: &Context, snapshot: &Snapshot) -> String {
     let heading = ["LEASE", "OWNER", "HOLDS", "FOR", "ENDS IN", "PID", "STATE", "TOKEN", "REASON"];
     let mut text = String::new();
     if !listing.holders.is_empty() || !listing.waiters.is_empty() {
-        text = table::table(&heading, &held.collect::<Vec<_>>());
+        text = table::list(&heading, &held.collect::<Vec<_>>());
     }
     if !listing.waiters.is_empty() {
         let waiting = listing.waiters.iter().map(|waiter| {
@@ -250,7 +250,7 @@ fn as_text(context: &Context, snapshot: &Snapshot) -> String {
         });
         let heading = ["TICKET", "OWNER", "WANTS", "FOR", "PLACE", "PRIORITY", "WAITS FOR"];
         text.push('\n');
-        text.push_str(&table::table(&heading, &waiting.collect::<Vec<_>>()));
+        text.push_str(&table::list(&heading, &waiting.collect::<Vec<_>>()));
     }
     let dead =
         listing.holders.iter().filter(|holder| matches!(holder.verdict, Verdict::Dead(_) | Verdict::Expired));
@@ -286,7 +286,7 @@ fn foreign_as_text(foreign: &ForeignLocks) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    table::table(&["FORMAT", "LOCK", "HOLDER", "STATE", "REASON"], &rows)
+    table::list(&["FORMAT", "LOCK", "HOLDER", "STATE", "REASON"], &rows)
 }
 
 pub(super) fn resources(claim: &lockkeeper_core::record::Claim) -> String {

@@ -155,10 +155,10 @@ impl Shown<'_> {
 
     fn failed(&self, one: &RequestSummary) -> Vec<String> {
         let request = &one.entry.request.request;
-        let mut parts = vec![self.reason_of(one)];
-        parts.push(format!("`lockkeeper run logs {}`", table::plain(short_id(request.id.as_str()))));
-        parts.extend(one.last_line.as_deref().map(table::plain));
-        [self.beginning(one, "overview.took"), vec![parts.join("; ")]].concat()
+        let last_line = one.last_line.as_deref().map(|line| format!(": {}", table::plain(line)));
+        let why = self.reason_of(one) + &last_line.unwrap_or_default();
+        let logs = format!("`lockkeeper run logs {}`", table::plain(short_id(request.id.as_str())));
+        [self.beginning(one, "overview.took"), vec![logs, why]].concat()
     }
 
     /// The first cells of a row: the id, how long the request has been in this state or took, and its title.
@@ -193,9 +193,7 @@ impl Shown<'_> {
         }
         let bold = Style::new().bold();
         let mut text = format!("{bold}{}{bold:#} ({count})\n", self.say(title));
-        for line in table::aligned(rows.iter()).lines() {
-            text.push_str(&format!("  {line}\n"));
-        }
+        text.push_str(&table::indented_list(rows));
         if count > rows.len() as u64 && rows.len() >= SHOWN {
             text.push_str(&format!("  {}\n", self.phrases.fill("overview.all", &[("command", all)])));
         }

@@ -4,17 +4,18 @@ use clap::Subcommand;
 use lockkeeper_core::id::RequestId;
 use lockkeeper_core::record::Priority;
 use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::run::Run;
 use lockkeeper_core::secret;
 use lockkeeper_core::time::Moment;
-use lockkeeper_engine::Listing;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::{RequestEntry, RequestFilter, RunError, Runs, short_id};
-use lockkeeper_engine::views::{RequestItem, time};
+use lockkeeper_engine::views::{RequestItem, shown_command_line, time};
+use lockkeeper_engine::{Listing, OwnerNames};
 use lockkeeper_platform::clock;
 use serde_json::json;
 
 use super::context::{Context, Globals};
-use super::runs::rows::{age, leases_for, request_status, why};
+use super::runs::rows::{age, has_failed, leases_for, request_status, why};
 use super::{Verb, print, table};
 
 /// List requests and their status
@@ -81,7 +82,8 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
         args.statuses.iter().map(|text| text.parse()).collect::<Result<Vec<RequestStatus>, _>>()?;
     let filter =
         RequestFilter { statuses, text: args.text.clone(), limit: args.limit, ..RequestFilter::default() };
-    let (entries, now) = match context.existing_runs()? {
+    let runs = context.existing_runs()?;
+    let (entries, now) = match &runs {
         Some(runs) => {
             runs.expire()?;
             (runs.requests(&filter)?, runs.now().moment)
@@ -99,9 +101,13 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
         print::talk("no requests: put one into the queue with `lockkeeper submit -- CMD`");
         return Ok(Exit::Done);
     }
+    let names = names(context, leases.as_ref());
+    let last_line =
+        |run: &Run| Some(runs.as_ref()?.folder_of(&run.id).last_line()?).filter(|_| has_failed(run));
     let rows = entries.iter().map(|entry| {
         let request = &entry.request.request;
         let latest = entry.latest.as_ref();
+        let last_line = latest.and_then(last_line).map(|line| format!(": {}", table::plain(&line)));
         vec![
             table::plain(short_id(request.id.as_str())),
             request_status(entry.request.status),
@@ -109,13 +115,17 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
             request.priority.get().to_string(),
             table::cut(&table::plain(&request.title), 40),
             latest.map_or_else(String::new, |run| {
-                why(run, request, entry.blocked.as_ref(), leases.as_ref(), now)
-            }),
+                names.in_text(&why(run, request, entry.blocked.as_ref(), leases.as_ref(), now))
+            }) + &last_line.unwrap_or_default(),
         ]
     });
     let heading = ["REQUEST", "STATUS", "FOR", "PRIORITY", "TITLE", "WHY"];
     print::out(&table::fit_terminal(&table::list(&heading, &rows.collect::<Vec<_>>())));
     Ok(Exit::Done)
+}
+
+fn names(context: &Context, leases: Option<&Listing>) -> OwnerNames {
+    leases.map(|leases| OwnerNames::of(leases, &context.location.root)).unwrap_or_default()
 }
 
 fn leases(context: &Context, entries: &[RequestEntry]) -> Result<Option<Listing>, Report> {
@@ -158,7 +168,7 @@ fn print_one(context: &Context, runs: &Runs, entry: &RequestEntry) -> Result<Exi
     if context.json {
         print::json(&json!({ "request": RequestItem::new(entry, leases.as_ref(), now) }));
     } else {
-        print::out(&as_text(entry, leases.as_ref(), now));
+        print::out(&names(context, leases.as_ref()).in_text(&as_text(entry, leases.as_ref(), now)));
     }
     Ok(Exit::Done)
 }
@@ -175,7 +185,7 @@ fn as_text(entry: &RequestEntry, leases: Option<&Listing>, now: Moment) -> Strin
         let why = why(run, request, entry.blocked.as_ref(), leases, now);
         lines.extend(Some(why).filter(|why| !why.is_empty()).map(|why| ("why", why)));
     }
-    lines.push(("command", table::plain(&secret::shown_command(&request.command).join(" "))));
+    lines.push(("command", table::plain(&shown_command_line(&request.command))));
     lines.push(("folder", table::plain(&request.dir)));
     let join = |words: Vec<String>| words.join(", ");
     let held: Vec<String> = request.resources().iter().map(|held| held.target.to_string()).collect();

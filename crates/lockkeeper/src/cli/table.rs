@@ -14,40 +14,116 @@ pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     aligned(std::iter::once(&heading).chain(rows))
 }
 
-/// Aligns rows under a heading. On a terminal that is too narrow for a row, its last cell stands below it.
+/// How many lines a cell below its row may have.
+const MOST_LINES: usize = 3;
+/// The narrowest that a column gets when a terminal is too narrow.
+const NARROWEST: usize = 14;
+
+/// Aligns rows under a heading. On a terminal that is too narrow for a row, its last cell stands below it, and the widest
+/// columns are cut.
 pub(super) fn list(heading: &[&str], rows: &[Vec<String>]) -> String {
-    folded(heading, rows, terminal_columns())
+    let heading: Vec<String> = heading.iter().map(|cell| (*cell).to_owned()).collect();
+    let all: Vec<Vec<String>> = std::iter::once(&heading).chain(rows).cloned().collect();
+    let columns = terminal_columns();
+    folded(&columns.map_or_else(|| all.clone(), |columns| without_empty_columns(&all, columns)), columns)
 }
 
-fn folded(heading: &[&str], rows: &[Vec<String>], columns: Option<usize>) -> String {
-    let whole = table(heading, rows);
+/// Removes columns in which no row says anything, if the table is too wide.
+fn without_empty_columns(rows: &[Vec<String>], columns: usize) -> Vec<Vec<String>> {
+    if aligned(rows.iter()).lines().all(|line| width(line) <= columns) {
+        return rows.to_vec();
+    }
+    let last = rows[0].len().saturating_sub(1);
+    let says = |column: usize| rows.iter().skip(1).any(|row| !matches!(row[column].as_str(), "" | "-" | "0"));
+    let kept: Vec<usize> = (0..=last).filter(|column| *column == last || says(*column)).collect();
+    rows.iter().map(|row| kept.iter().map(|column| row[*column].clone()).collect()).collect()
+}
+
+/// The same without a heading, indented by two columns.
+pub(super) fn indented_list(rows: &[Vec<String>]) -> String {
+    let text = folded(rows, terminal_columns().map(|columns| columns.saturating_sub(2)));
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+fn folded(rows: &[Vec<String>], columns: Option<usize>) -> String {
+    let whole = aligned(rows.iter());
     let Some(columns) = columns else { return whole };
-    let (short_heading, last) = heading.split_at(heading.len().saturating_sub(1));
-    let shorter: Vec<Vec<String>> =
-        rows.iter().map(|row| row[..row.len().saturating_sub(1)].to_vec()).collect();
-    let shorter = table(short_heading, &shorter);
-    let lasts =
-        last.iter().map(|cell| (*cell).to_owned()).chain(rows.iter().filter_map(|row| row.last().cloned()));
+    let shorter = rows.iter().map(|row| row[..row.len().saturating_sub(1)].to_vec()).collect();
+    let shorter = aligned(narrowed(shorter, columns).iter());
     let mut text = String::new();
-    for ((line, short), last) in whole.lines().zip(shorter.lines()).zip(lasts) {
+    for ((line, short), row) in whole.lines().zip(shorter.lines()).zip(rows) {
         if width(line) <= columns {
             text.push_str(&format!("{line}\n"));
-        } else {
-            let below = cut(&last, columns.saturating_sub(BELOW.len()));
-            text.push_str(&format!("{}\n{BELOW}{below}\n", cut(short, columns)));
+            continue;
+        }
+        if row.len() == 1 {
+            text.push_str(&wrapped_line(line, columns, 2));
+            continue;
+        }
+        text.push_str(&format!("{}\n", cut(short, columns)));
+        if let Some(last) = row.last().filter(|last| !last.is_empty()) {
+            text.push_str(&below(last, columns));
         }
     }
     text
 }
 
+/// A cell below its row: at most three lines.
+fn below(cell: &str, columns: usize) -> String {
+    let wrapped = format!("{BELOW}{}", flowed(cell, columns, BELOW.len(), BELOW.len()));
+    let mut lines: Vec<String> = wrapped.lines().map(|line| cut(line, columns)).collect();
+    if lines.len() > MOST_LINES {
+        lines.truncate(MOST_LINES);
+        lines[MOST_LINES - 1].push('…');
+    }
+    lines.iter().map(|line| cut(line, columns) + "\n").collect()
+}
+
+/// Cuts cells of the widest columns until each row fits into this many columns, if that is possible.
+fn narrowed(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<Vec<String>> {
+    let mut widths = widths(rows.iter());
+    let gaps = 2 * widths.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > columns {
+        let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > NARROWEST) else { break };
+        *widest -= 1;
+    }
+    for row in &mut rows {
+        for (cell, most) in row.iter_mut().zip(&widths) {
+            *cell = cut(cell, *most);
+        }
+    }
+    rows
+}
+
 /// Wraps a text between words. The lines after the first one are indented.
 pub(super) fn wrapped(text: &str, columns: usize, indent: usize) -> String {
-    let (mut lines, mut used) = (String::new(), 0);
-    for word in text.split(' ') {
-        if used > 0 && used + 1 + width(word) > columns {
+    flowed(text, columns + indent, indent, indent)
+}
+
+/// Wraps the lines of a text between words, to the width of the terminal. The rest of a line is below its text, and that of a
+/// line without indentation at this column. Programs that read stdout get lines as they are.
+pub(super) fn wrap_terminal(text: &str, indent: usize) -> String {
+    match terminal_columns() {
+        Some(columns) => text.lines().map(|line| wrapped_line(line, columns, indent)).collect(),
+        None => text.to_owned(),
+    }
+}
+
+fn wrapped_line(line: &str, columns: usize, indent: usize) -> String {
+    let own = line.trim_start_matches(' ');
+    let begin = line.len() - own.len();
+    let indent = if begin == 0 { indent } else { begin + 2 };
+    format!("{:begin$}{}\n", "", flowed(own, columns, begin, indent))
+}
+
+/// Wraps a text that begins at a column.
+fn flowed(text: &str, columns: usize, begin: usize, indent: usize) -> String {
+    let (mut lines, mut used) = (String::new(), begin);
+    for (number, word) in text.split(' ').enumerate() {
+        if number > 0 && used + 1 + width(word) > columns {
             lines.push_str(&format!("\n{:indent$}", ""));
-            used = 0;
-        } else if used > 0 {
+            used = indent;
+        } else if number > 0 {
             lines.push(' ');
             used += 1;
         }
@@ -65,13 +141,7 @@ pub(super) fn terminal_columns() -> Option<usize> {
 
 /// Aligns rows of equal length. The last column is not padded.
 pub(super) fn aligned<'r>(rows: impl Iterator<Item = &'r Vec<String>> + Clone) -> String {
-    let mut widths: Vec<usize> = Vec::new();
-    for row in rows.clone() {
-        widths.resize(widths.len().max(row.len()), 0);
-        for (column, cell) in row.iter().enumerate() {
-            widths[column] = widths[column].max(width(cell));
-        }
-    }
+    let widths = widths(rows.clone());
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
@@ -85,6 +155,18 @@ pub(super) fn aligned<'r>(rows: impl Iterator<Item = &'r Vec<String>> + Clone) -
         text.push('\n');
     }
     text
+}
+
+/// The width of each column.
+fn widths<'r>(rows: impl Iterator<Item = &'r Vec<String>>) -> Vec<usize> {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        widths.resize(widths.len().max(row.len()), 0);
+        for (widest, cell) in widths.iter_mut().zip(row) {
+            *widest = (*widest).max(width(cell));
+        }
+    }
+    widths
 }
 
 /// The width of a text in terminal cells: escape sequences take none, East Asian characters two.
@@ -168,17 +250,49 @@ pub(super) fn fit(text: &str, columns: usize, rows: usize) -> String {
 mod tests {
     use super::*;
 
+    fn rows<const N: usize>(rows: &[[&str; N]]) -> Vec<Vec<String>> {
+        rows.iter().map(|row| row.map(str::to_owned).to_vec()).collect()
+    }
+
     #[test]
     fn a_long_reason_stands_below_its_row() {
-        let rows = [["k3x9f2m7qd", "failed", "EXIT_CODE 3: no such table"], ["k3x9f2m7qe", "queued", "next"]];
-        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
-        let heading = ["RUN", "STATUS", "WHY"];
-        let narrow = folded(&heading, &rows, Some(30));
-        let expected = "RUN         STATUS  WHY\nk3x9f2m7qd  failed\n    EXIT_CODE 3: no such table\n\
+        let rows = rows(&[
+            ["RUN", "STATUS", "WHY"],
+            ["k3x9f2m7qd", "failed", "exit code 3: no such table"],
+            ["k3x9f2m7qe", "queued", "next"],
+        ]);
+        let expected = "RUN         STATUS  WHY\nk3x9f2m7qd  failed\n    exit code 3: no such table\n\
                         k3x9f2m7qe  queued  next\n";
-        assert_eq!(narrow, expected);
-        assert_eq!(folded(&heading, &rows, Some(80)), table(&heading, &rows));
-        assert_eq!(folded(&heading, &rows, None), table(&heading, &rows));
+        assert_eq!(folded(&rows, Some(30)), expected);
+        assert_eq!(folded(&rows, Some(80)), aligned(rows.iter()));
+        assert_eq!(folded(&rows, None), aligned(rows.iter()));
+    }
+
+    #[test]
+    fn columns_that_say_nothing_are_left_out_where_room_is_scarce() {
+        let rows = rows(&[["LEASE", "ENDS IN", "HOLDS"], ["L1", "-", "src/api/**"], ["L2", "-", "db"]]);
+        assert_eq!(without_empty_columns(&rows, 80), rows);
+        let narrow = without_empty_columns(&rows, 20);
+        assert_eq!(aligned(narrow.iter()), "LEASE  HOLDS\nL1     src/api/**\nL2     db\n");
+    }
+
+    #[test]
+    fn a_very_long_reason_ends_after_three_lines() {
+        let text = below("one two three four five six seven", 12);
+        assert_eq!(text, "    one two\n    three\n    four…\n");
+        assert_eq!(below("averyverylongword", 12), "    averyve…\n");
+    }
+
+    #[test]
+    fn the_widest_columns_of_a_narrow_terminal_are_cut() {
+        let rows = rows(&[
+            ["LEASE", "OWNER", "HOLDS", "REASON"],
+            ["L1", "a-very-long-owner-that-somebody-chose", "src/api/**", "why"],
+            ["L2", "me", "db", ""],
+        ]);
+        let expected = "LEASE  OWNER                HOLDS\n    REASON\n\
+                        L1     a-very-long-owner-…  src/api/**\n    why\nL2     me                   db\n";
+        assert_eq!(folded(&rows, Some(38)), expected);
     }
 
     #[test]
@@ -186,6 +300,10 @@ mod tests {
         assert_eq!(wrapped("one two three", 8, 2), "one two\n  three");
         assert_eq!(wrapped("one two three", 80, 2), "one two three");
         assert_eq!(wrapped("averylongword x", 4, 0), "averylongword\nx");
+        assert_eq!(
+            flowed("PASS  clock  no record is later", 20, 0, 13),
+            "PASS  clock  no\n             record\n             is\n             later"
+        );
     }
 
     #[test]

@@ -63,11 +63,11 @@ fn habit(error: &clap::Error) -> Option<&'static str> {
         "ls" | "list" | "show" => {
             "`lockkeeper locks` lists what is held, `lockkeeper requests` what is queued, `lockkeeper` shows both"
         }
-        "ps" | "top" | "jobs" => {
+        "ps" | "top" | "jobs" | "history" => {
             "`lockkeeper runs` lists runs, `lockkeeper locks` the processes that hold locks"
         }
         "log" | "logs" | "tail" => "`lockkeeper run logs RUN` prints the output of a run",
-        "unlock" => "`lockkeeper release LEASE` gives a lease back; `lockkeeper locks` lists them",
+        "unlock" | "free" => "`lockkeeper release LEASE` gives a lease back; `lockkeeper locks` lists them",
         "lock" | "flock" | "with" => {
             "`lockkeeper exec NAME -- CMD` runs a command under a lock, `lockkeeper acquire NAME` takes one"
         }
@@ -78,6 +78,14 @@ fn habit(error: &clap::Error) -> Option<&'static str> {
         "break" | "force" => "`lockkeeper locks break LEASE` takes a lease away",
         "add" | "enqueue" => "`lockkeeper submit -- CMD` puts a command into the queue",
         "start" | "worker" | "daemon" => "`lockkeeper work` executes the queue; locks need no daemon",
+        "clean" | "cleanup" | "prune" | "gc" => {
+            "`lockkeeper locks cleanup` removes leases of the dead, `lockkeeper runs prune` old runs"
+        }
+        "ui" | "web" | "dashboard" | "page" | "open" => {
+            "`lockkeeper serve --open` shows the page in a browser"
+        }
+        "watch" | "follow" => "`lockkeeper locks --watch` and `lockkeeper runs --watch` update live",
+        "who" | "info" => "`lockkeeper locks` lists who holds what, `lockkeeper why NAME` says why",
         "agents" => "`lockkeeper board` lists the coding agents",
         _ => return None,
     })

@@ -63,7 +63,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     } else {
         for evidence in &found {
             let names = OwnerNames::of_evidence(evidence, &context.location.root);
-            print::out(&names.in_text(&as_text(evidence)));
+            print::out(&table::wrap_terminal(&names.in_text(&as_text(evidence)), 2));
         }
     }
     Ok(Exit::Done)

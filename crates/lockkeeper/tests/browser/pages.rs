@@ -21,7 +21,7 @@ fn the_page_follows_what_happens_without_being_loaded_again() {
     browser.wait("document.body.innerText.includes('lib:holder')");
     server.post("/api/locks", &json!({ "names": ["db"], "owner": "test:waiter", "wait": true })).expect(202);
     browser.wait("document.querySelector('#locks-graph svg') !== null");
-    assert!(browser.text().contains("waiting for db, held by lib:holder"), "{}", browser.text());
+    assert!(browser.text().contains("Waits for db, held by lib:holder"), "{}", browser.text());
     drop(guard);
     browser.wait("!document.body.innerText.includes('lib:holder')");
     assert_eq!(browser.run("window.sameDocument"), json!(true));

@@ -38,7 +38,7 @@ fn the_overview_tells_what_is_held_what_waits_what_failed_and_what_needs_a_perso
     shown
         .prints("a migration")
         .prints("`db` is held by worker:one")
-        .prints("EXIT_CODE 3; `lockkeeper run logs bad`; no such table")
+        .prints("`lockkeeper run logs bad`  exit code 3: no such table")
         .prints("asks needs input")
         .prints("start a worker with `lockkeeper work`");
     let view = world.run(["status", "--json"]).code(0).json();

@@ -21,7 +21,7 @@ fn a_failed_run_tells_its_code_its_last_line_and_where_its_output_is() {
     let (request, run) = submit(&world, "echo begin; echo no such table; exit 3");
     world.run(["work", "--drain", "--quiet"]).code(1);
     let list = world.run(["runs"]).code(0).says("lockkeeper run logs RUN");
-    let list = list.prints("EXIT_CODE 3: no such table").prints(short(&run)).prints(short(&request));
+    let list = list.prints("exit code 3: no such table").prints(short(&run)).prints(short(&request));
     assert!(!list.stdout().contains(&run) && !list.stdout().contains(&request), "{}", list.stdout());
     let logs = format!("`lockkeeper run logs {}` prints it", short(&run));
     world.run(["run", "show", &run]).code(0).prints("last line  no such table").prints(&logs);
@@ -48,6 +48,10 @@ fn an_owner_that_nobody_chose_is_shown_as_its_command() {
         let listing = world.run([words, &["--json"]].concat()).code(0).json();
         assert!(listing["leases"][0]["owner"].as_str().unwrap().starts_with("exec:"));
     }
+    world.run(["submit", "--id", "later", "--lock", "db", "--", "true"]).code(0);
+    for words in [&["requests"][..], &["requests", "show", "later"], &["run", "show", "later"]] {
+        world.run(words).code(0).prints("`db` is held by sh -c echo up;");
+    }
     holder.finish().code(0);
     waiter.wait().code(0);
     world.acquire(&["db", "--owner", "worker:1"]);
@@ -72,6 +76,36 @@ fn runs_are_watched() {
     assert!(lines.contains("queued") && !lines.contains('\x1b'), "a pipe gets no colours: {lines:?}");
     text.signal(Signal::INT);
     text.wait().code(0);
+}
+
+#[test]
+fn a_run_that_holds_a_lock_is_shown_by_its_short_id_also_on_a_narrow_terminal() {
+    let world = world!().with_state();
+    let script = [
+        "submit",
+        "--lock",
+        "db",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        "touch up; while [ ! -e go ]; do sleep 0.02; done",
+    ];
+    let run = world.run(script).code(0).json()["run_id"].as_str().unwrap().to_owned();
+    let worker = world.start(["work", "--drain", "--quiet"]);
+    until("the command runs", || world.path("up").exists());
+    let line = format!(
+        "export NO_COLOR=1; stty rows 40 cols 80; '{0}' locks; '{0}' exec -n db -- true; echo end",
+        world.program()
+    );
+    let mut terminal = world.terminal(&line);
+    let shown = terminal.sees("end");
+    let name = format!("run {}", short(&run));
+    assert!(shown.contains(&name) && shown.contains(&format!("held by {name}")), "{shown}");
+    assert!(!shown.contains(&run), "{shown}");
+    terminal.wait().code(0);
+    std::fs::write(world.path("go"), "").unwrap();
+    worker.wait().code(0);
 }
 
 #[test]

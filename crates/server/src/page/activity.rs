@@ -3,10 +3,11 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use lockkeeper_core::run::{EventKind, Reason, Status};
 use lockkeeper_engine::runs::{RunEntry, RunFilter, StoredEvent};
 use lockkeeper_platform::wall_clock::WallTime;
 
-use super::request_row::{Short, reason};
+use super::request_row::{Short, reason, reason_words};
 use super::status::{Badge, of_run};
 use super::texts::Texts;
 use super::times::{TimeFormat, TimePoint};
@@ -69,15 +70,27 @@ pub(super) struct EventRow {
 }
 
 impl EventRow {
-    pub(super) fn new(event: &StoredEvent) -> Self {
+    /// The row in a language. Words that a newer program wrote stay as they are.
+    pub(super) fn new(event: &StoredEvent, texts: &'static Texts) -> Self {
+        let kind = EventKind::ALL.iter().position(|kind| kind.as_str() == event.kind);
+        let status = event.to.parse().ok().map(|status: Status| of_run(status, texts).text.to_owned());
+        let in_words = |code: &String| {
+            let reason = Reason::ALL.into_iter().find(|reason| reason.as_str() == code);
+            match reason {
+                // The status says it, and the code itself is not part of an event.
+                Some(Reason::ExitCode | Reason::Signal) => None,
+                Some(reason) => Some(reason_words(reason, None, texts)),
+                None => Some(code.clone()),
+            }
+        };
         Self {
             at: WallTime::from_micros(event.at).to_string(),
             millis: event.at.div_euclid(1_000),
             run: Short::new(event.id.run.as_str()),
             request: event.request.clone(),
-            kind: event.kind.clone(),
-            to: event.to.clone(),
-            message: event.message.clone().or_else(|| event.reason.clone()),
+            kind: kind.map_or_else(|| event.kind.clone(), |kind| texts.event_kinds[kind].to_owned()),
+            to: status.unwrap_or_else(|| event.to.clone()),
+            message: event.message.clone().or_else(|| event.reason.as_ref().and_then(in_words)),
         }
     }
 }
@@ -93,7 +106,7 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
     let page = Page {
         now: times.now(),
         runs: runs.iter().map(|entry| RunRow::new(entry, texts, &times)).collect(),
-        events: events.iter().rev().map(EventRow::new).collect(),
+        events: events.iter().rev().map(|event| EventRow::new(event, texts)).collect(),
         layout: layout.at("/runs"),
     };
     render(&page)

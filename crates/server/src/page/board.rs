@@ -7,11 +7,11 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_core::request::RequestStatus;
-use lockkeeper_engine::Listing;
 use lockkeeper_engine::overview::Requests;
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::activity::Bar;
 use lockkeeper_engine::runs::{RequestEntry, RequestFilter, WorkerEntry};
+use lockkeeper_engine::{Listing, OwnerNames};
 
 use super::chart::{Chart, charts};
 use super::filter::{Choice, Query};
@@ -96,6 +96,7 @@ struct WorkerRow {
 struct Read {
     counts: Vec<(RequestStatus, u64)>,
     listing: Listing,
+    names: OwnerNames,
     activity: Vec<Bar>,
     workers: Vec<WorkerEntry>,
     running: Requests,
@@ -115,7 +116,8 @@ pub(super) async fn page(
     let filter = query.filter(LISTED)?;
     let read = state.blocking(move |state| Read::new(state, &filter)).await?;
     let (texts, times) = (layout.texts, TimeFormat::new(state.runs().now().moment));
-    let rows = Rows { listing: &read.listing, runs: runs_by_lease(&read.running), texts, times: &times };
+    let runs = runs_by_lease(&read.running);
+    let rows = Rows { listing: &read.listing, names: &read.names, runs, texts, times: &times };
     let (sections, list) = match &read.content {
         Content::Board { needs, queued, folded } => (sections(&read, needs, queued, folded, &rows), None),
         Content::List { entries, matched } => (Vec::new(), Some(List::new(entries, *matched, &query, &rows))),
@@ -166,8 +168,10 @@ impl Read {
                 folded: [folded(RequestStatus::Done)?, folded(RequestStatus::Canceled)?],
             }
         };
+        let listing = state.leases().listing()?;
         Ok(Self {
-            listing: state.leases().listing()?,
+            names: OwnerNames::of(&listing, state.root()),
+            listing,
             activity: runs.activity()?,
             workers: runs.workers()?,
             running: read(RequestStatus::Running)?,

@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use lockkeeper_engine::OwnerNames;
 use lockkeeper_engine::stages::overview::{Detail, ExecutionState, GroupView};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
@@ -61,13 +62,14 @@ pub(super) async fn page(
     Id(id): Id,
     layout: Layout,
 ) -> Result<Response, ApiError> {
-    let (detail, file, can_plan) = state
+    let (detail, names, file, can_plan) = state
         .blocking(move |state| {
             let detail = detail(state, &id)?;
             let file = detail.entry.execution.file.as_str();
             let can_plan = !stages_files::known_files(state, [file].into_iter()).is_empty();
             let file = stages_files::shown(state, file.as_ref());
-            Ok((detail, file, can_plan))
+            let names = OwnerNames::of(&state.leases().listing()?, state.root());
+            Ok((detail, names, file, can_plan))
         })
         .await?;
     let (texts, times) = (layout.texts, TimeFormat::new(clock::now()));
@@ -94,7 +96,7 @@ pub(super) async fn page(
             .iter()
             .map(|(at, rule, what)| (at.to_string(), rule.clone(), what.clone()))
             .collect(),
-        groups: detail.groups.iter().map(|view| Row::new(view, &detail, texts, &times)).collect(),
+        groups: detail.groups.iter().map(|view| Row::new(view, &detail, &names, texts, &times)).collect(),
         conflicts: conflicts(&detail, texts),
         chart: chart(&detail, texts),
         layout: layout.at("/stages"),
@@ -103,7 +105,13 @@ pub(super) async fn page(
 }
 
 impl Row {
-    fn new(view: &GroupView, detail: &Detail, texts: &'static Texts, times: &TimeFormat) -> Self {
+    fn new(
+        view: &GroupView,
+        detail: &Detail,
+        names: &OwnerNames,
+        texts: &'static Texts,
+        times: &TimeFormat,
+    ) -> Self {
         let planned =
             detail.plan.iter().flat_map(|plan| &plan.groups).find(|group| group.group_id == view.id);
         let bar = view.bar.as_ref();
@@ -120,7 +128,7 @@ impl Row {
             took: bar
                 .filter(|bar| bar.status != "SKIPPED")
                 .and_then(|bar| Some(span_in_words(bar.ended_at?.since(bar.began_at)))),
-            why: view.waits_for.clone().or_else(|| bar?.reason.clone()),
+            why: view.waits_for.as_ref().or_else(|| bar?.reason.as_ref()).map(|why| names.in_text(why)),
             runs: runs.collect(),
         }
     }
@@ -141,6 +149,10 @@ fn conflicts(detail: &Detail, texts: &'static Texts) -> Option<ConflictGraph> {
 fn chart(detail: &Detail, texts: &'static Texts) -> Option<String> {
     let is_running = detail.entry.state == ExecutionState::Running;
     let now = is_running.then(WallTime::now);
-    let bars = detail.entry.session.bars(now, |status| of_group(status, texts).text);
+    let mut bars = detail.entry.session.bars(now, |status| of_group(status, texts).text);
+    let waits = |id: &str| detail.groups.iter().any(|view| view.id == id && view.waits_for.is_some());
+    for bar in bars.iter_mut().filter(|bar| bar.status == "STARTED" && waits(bar.label)) {
+        (bar.status, bar.word) = ("WAITING", texts.waits);
+    }
     (!bars.is_empty()).then(|| Chart::of(&bars).draw(texts.over_time))
 }

@@ -3,17 +3,17 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use lockkeeper_core::id::Owner;
+use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::liveness::{Verdict, Voucher};
 use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::resource::Mode;
 use lockkeeper_core::run::Status;
 use lockkeeper_core::waiting::Blocker;
 use lockkeeper_engine::foreign_locks::{ForeignLock, ForeignWaiter};
-use lockkeeper_engine::runs::{RunFilter, short_id};
-use lockkeeper_engine::{HolderEntry, Listing, WaiterEntry};
+use lockkeeper_engine::runs::RunFilter;
+use lockkeeper_engine::{HolderEntry, Listing, OwnerNames, WaiterEntry};
 
-use super::texts::{Texts, fill};
+use super::texts::{Texts, fill, pieces};
 use super::times::{TimeFormat, TimePoint};
 use super::wait_graph::{Wait, WaitGraph};
 use super::{Layout, render};
@@ -36,6 +36,8 @@ struct Page {
     waiters: Vec<Waiter>,
     waiters_left_out: usize,
     graph: Option<WaitGraph>,
+    /// The sentence about a holder, with its places.
+    held: Vec<(&'static str, &'static str)>,
     foreign: Vec<ForeignLock>,
     foreign_waiters: Vec<ForeignWaiter>,
 }
@@ -48,7 +50,7 @@ struct Chip {
 struct Holder {
     id: String,
     token: u64,
-    owner: String,
+    owner: Owner,
     reason: Option<String>,
     resources: Vec<Chip>,
     state: &'static str,
@@ -63,11 +65,19 @@ struct Holder {
     question: String,
     /// The run that holds it: id and title.
     run: Option<(String, String)>,
+    /// How many wait for it, in words; empty if nobody does.
+    blocks: String,
+}
+
+/// An owner: as people know it, and as commands know it.
+struct Owner {
+    name: String,
+    whole: String,
 }
 
 struct Waiter {
     ticket: String,
-    owner: String,
+    owner: Owner,
     reason: Option<String>,
     resources: Vec<Chip>,
     since: TimePoint,
@@ -85,18 +95,20 @@ struct Why {
 struct Obstacle {
     owner: String,
     since: TimePoint,
-    heartbeat: TimePoint,
+    /// The time of its last heartbeat; none if its process can be observed.
+    heartbeat: Option<TimePoint>,
     witness: Option<String>,
 }
 
 pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Result<Response, ApiError> {
-    let (listing, foreign, counts, runs) = state
+    let (listing, names, foreign, counts, runs) = state
         .blocking(|state| {
             let (listing, foreign) = (state.leases().listing()?, state.foreign_locks());
             let counts = state.counts(&listing, &foreign)?;
             let statuses = vec![Status::Running, Status::Cancelling];
             let filter = RunFilter { statuses, limit: MAX_ROWS, ..RunFilter::default() };
-            Ok((listing, foreign, counts, state.runs().entries(&filter)?))
+            let names = OwnerNames::of(&listing, state.root());
+            Ok((listing, names, foreign, counts, state.runs().entries(&filter)?))
         })
         .await?;
     let run_of = |lease: &Lease| {
@@ -106,21 +118,26 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
     let waiting = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
     let longest = waiting.map(|waiter| waiter.ticket.enqueued_at).min();
     let (texts, times) = (layout.texts, TimeFormat::new(listing.now));
+    let read = Read { listing: &listing, names: &names, texts, times: &times };
+    // Those that most others wait for come first.
+    let mut holders: Vec<(&HolderEntry, usize)> =
+        listing.holders.iter().map(|one| (one, read.waiters_for(one.lease.id))).collect();
+    holders.sort_by_key(|(_, waiters)| std::cmp::Reverse(*waiters));
     let page = Page {
         state: state.state_folder().display().to_string(),
         now: times.now(),
         longest: longest.map(|moment| times.since(moment)),
         orphans: counts.orphans,
-        holders: listing
-            .holders
+        holders: holders
             .iter()
             .take(MAX_ROWS)
-            .map(|one| Holder::new(one, texts, &times).of_run(run_of(&one.lease)))
+            .map(|(one, waiters)| Holder::new(one, *waiters, &read).of_run(run_of(&one.lease)))
             .collect(),
         holders_left_out: listing.holders.len().saturating_sub(MAX_ROWS),
-        waiters: listing.waiters.iter().take(MAX_ROWS).map(|one| Waiter::new(one, &times)).collect(),
+        waiters: listing.waiters.iter().take(MAX_ROWS).map(|one| Waiter::new(one, &read)).collect(),
         waiters_left_out: listing.waiters.len().saturating_sub(MAX_ROWS),
-        graph: graph(&listing, &times),
+        graph: read.graph(),
+        held: pieces(texts.why_held),
         foreign: foreign.locks,
         foreign_waiters: foreign.waiters,
         layout: layout.at("/locks"),
@@ -128,25 +145,58 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
     render(&page)
 }
 
-fn graph(listing: &Listing, times: &TimeFormat) -> Option<WaitGraph> {
-    let mut waiters: Vec<&WaiterEntry> =
-        listing.waiters.iter().filter(|one| !one.verdict.is_free()).collect();
-    waiters.sort_by_key(|waiter| waiter.ticket.enqueued_at);
-    let is_dead = |lease: &Lease| {
-        listing.holders.iter().any(|holder| holder.lease.id == lease.id && holder.verdict.is_free())
-    };
-    let waits = waiters.iter().flat_map(|waiter| {
-        waiter.blockers.iter().map(|blocker| Wait {
-            waiter: shown_owner(&waiter.ticket.claim.owner),
-            span: times.since(waiter.ticket.enqueued_at).text,
-            wanted: blocker.resource.target.to_string(),
-            holders: blocker.leases.iter().map(|found| shown_owner(&found.record.claim.owner)).collect(),
-            is_orphaned: blocker.leases.iter().any(|found| is_dead(&found.record)),
-            is_behind: !blocker.tickets.is_empty(),
-            place: blocker.tickets.len() + 1,
-        })
-    });
-    WaitGraph::new(&waits.collect::<Vec<_>>())
+/// What the rows are made from.
+struct Read<'r> {
+    listing: &'r Listing,
+    names: &'r OwnerNames,
+    texts: &'static Texts,
+    times: &'r TimeFormat,
+}
+
+impl Read<'_> {
+    /// How many wait for a lease.
+    fn waiters_for(&self, lease: LeaseId) -> usize {
+        let blocks = |blocker: &Blocker| blocker.leases.iter().any(|found| found.record.id == lease);
+        self.listing.waiters.iter().filter(|waiter| waiter.blockers.iter().any(blocks)).count()
+    }
+
+    /// The last heartbeat of a lease; none if its process can be observed.
+    fn heartbeat(&self, lease: &Lease) -> Option<TimePoint> {
+        let lives = |one: &&HolderEntry| one.lease.id == lease.id && one.verdict == Verdict::Alive;
+        let is_seen = match lease.claim.proof.voucher {
+            Voucher::KernelLock { .. } | Voucher::Process(_) => {
+                self.listing.holders.iter().any(|one| lives(&one))
+            }
+            Voucher::Time | Voucher::TimeFor(_) => false,
+        };
+        (!is_seen).then(|| self.times.since(lease.heartbeat_at))
+    }
+
+    fn owner(&self, claim: &Claim) -> Owner {
+        Owner { name: self.names.of_owner(&claim.owner), whole: claim.owner.to_string() }
+    }
+
+    fn graph(&self) -> Option<WaitGraph> {
+        let mut waiters: Vec<&WaiterEntry> =
+            self.listing.waiters.iter().filter(|one| !one.verdict.is_free()).collect();
+        waiters.sort_by_key(|waiter| waiter.ticket.enqueued_at);
+        let is_dead = |lease: &Lease| {
+            self.listing.holders.iter().any(|holder| holder.lease.id == lease.id && holder.verdict.is_free())
+        };
+        let name = |claim: &Claim| self.names.of_owner(&claim.owner);
+        let waits = waiters.iter().flat_map(|waiter| {
+            waiter.blockers.iter().map(|blocker| Wait {
+                waiter: name(&waiter.ticket.claim),
+                span: self.times.since(waiter.ticket.enqueued_at).text,
+                wanted: blocker.resource.target.to_string(),
+                holders: blocker.leases.iter().map(|found| name(&found.record.claim)).collect(),
+                is_orphaned: blocker.leases.iter().any(|found| is_dead(&found.record)),
+                is_behind: !blocker.tickets.is_empty(),
+                place: blocker.tickets.len() + 1,
+            })
+        });
+        WaitGraph::new(&waits.collect::<Vec<_>>())
+    }
 }
 
 fn chips(claim: &Claim) -> Vec<Chip> {
@@ -161,8 +211,8 @@ fn chips(claim: &Claim) -> Vec<Chip> {
 }
 
 impl Holder {
-    fn new(holder: &HolderEntry, texts: &Texts, times: &TimeFormat) -> Self {
-        let (lease, claim) = (&holder.lease, &holder.lease.claim);
+    fn new(holder: &HolderEntry, waiters: usize, read: &Read<'_>) -> Self {
+        let (lease, claim, texts, times) = (&holder.lease, &holder.lease.claim, read.texts, read.times);
         let (state, tone) = match holder.verdict {
             Verdict::Alive => (texts.alive, "good"),
             Verdict::Unknown => (texts.unknown, "warn"),
@@ -170,25 +220,27 @@ impl Holder {
             Verdict::Expired => (texts.expired, "bad"),
             Verdict::Overdue => (texts.overdue, "bad"),
         };
-        let is_seen = match claim.proof.voucher {
-            Voucher::KernelLock { .. } | Voucher::Process(_) => holder.verdict == Verdict::Alive,
-            Voucher::Time | Voucher::TimeFor(_) => false,
+        let owner = read.owner(claim);
+        let blocks = match waiters {
+            0 => String::new(),
+            waiters => fill(texts.waits_behind, &[("n", &waiters.to_string())]),
         };
         Self {
             id: lease.id.to_string(),
             token: lease.token.0,
-            owner: shown_owner(&claim.owner),
+            question: fill(texts.break_title, &[("owner", &owner.name)]),
+            owner,
             reason: claim.reason.clone(),
             resources: chips(claim),
             state,
             tone,
             since: times.since(lease.acquired_at),
-            heartbeat: (!is_seen).then(|| times.since(lease.heartbeat_at)),
+            heartbeat: read.heartbeat(lease),
             ends: lease.expires_at().map(|end| times.until(end)),
             pid: claim.proof.process().map(|process| process.pid),
             host: claim.proof.origin.host.clone(),
-            question: fill(texts.break_title, &[("owner", claim.owner.as_str())]),
             run: None,
+            blocks,
         }
     }
 }
@@ -203,38 +255,31 @@ impl Holder {
 }
 
 impl Waiter {
-    fn new(waiter: &WaiterEntry, times: &TimeFormat) -> Self {
+    fn new(waiter: &WaiterEntry, read: &Read<'_>) -> Self {
         let (ticket, claim) = (&waiter.ticket, &waiter.ticket.claim);
         Self {
             ticket: claim.ticket.as_ref().map_or_else(|| ticket.id.as_ticket(), ToString::to_string),
-            owner: shown_owner(&claim.owner),
+            owner: read.owner(claim),
             reason: claim.reason.clone(),
             resources: chips(claim),
-            since: times.since(ticket.enqueued_at),
+            since: read.times.since(ticket.enqueued_at),
             position: waiter.position,
-            whys: waiter.blockers.iter().map(|blocker| Why::new(blocker, times)).collect(),
+            whys: waiter.blockers.iter().map(|blocker| Why::new(blocker, read)).collect(),
         }
     }
 }
 
 impl Why {
-    fn new(blocker: &Blocker, times: &TimeFormat) -> Self {
+    fn new(blocker: &Blocker, read: &Read<'_>) -> Self {
         let wanted = blocker.resource.target.to_string();
+        let name = |claim: &Claim| read.names.of_owner(&claim.owner);
         let holder = blocker.leases.first().map(|found| Obstacle {
-            owner: shown_owner(&found.record.claim.owner),
-            since: times.since(found.record.acquired_at),
-            heartbeat: times.since(found.record.heartbeat_at),
+            owner: name(&found.record.claim),
+            since: read.times.since(found.record.acquired_at),
+            heartbeat: read.heartbeat(&found.record),
             witness: Some(found.witness.clone()).filter(|witness| *witness != wanted),
         });
-        let behind = blocker.tickets.first().map(|found| shown_owner(&found.record.claim.owner));
+        let behind = blocker.tickets.first().map(|found| name(&found.record.claim));
         Self { wanted, holder, behind }
-    }
-}
-
-/// The owner of a lease. A run has its short id, as on the other pages.
-fn shown_owner(owner: &Owner) -> String {
-    match owner.as_str().strip_prefix("run:") {
-        Some(run) => format!("run:{}", short_id(run)),
-        None => owner.to_string(),
     }
 }

@@ -5,13 +5,12 @@ use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_core::id::RequestId;
 use lockkeeper_core::request::RequestStatus;
-use lockkeeper_core::secret::shown_command;
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::RunFilter;
 use lockkeeper_engine::stages::execution_of;
+use lockkeeper_engine::views::shown_command_line;
 
 use super::activity::RunRow;
-use super::run::shell_line;
 use super::status::{Badge, of_request};
 use super::times::TimeFormat;
 use super::{Layout, render};
@@ -62,7 +61,7 @@ pub(super) async fn page(
         title: request.title.clone(),
         badge: of_request(entry.request.status, texts),
         locked: entry.request.status == RequestStatus::Running,
-        command: shell_line(&shown_command(&request.command)),
+        command: shown_command_line(&request.command),
         dir: request.dir.clone(),
         holds: request.resources().iter().map(|resource| resource.target.to_string()).collect(),
         after: request.after.iter().map(ToString::to_string).collect(),

@@ -6,9 +6,9 @@ use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::{Ending, Reason, Run, Status};
 use lockkeeper_core::time::{Moment, format_span};
-use lockkeeper_engine::Listing;
 use lockkeeper_engine::runs::{Blocked, RequestEntry, short_id};
 use lockkeeper_engine::stages::execution_of;
+use lockkeeper_engine::{Listing, OwnerNames};
 
 use super::status::{Badge, of_request};
 use super::texts::{Texts, fill};
@@ -82,6 +82,7 @@ impl Cancel {
 /// What rows are made from.
 pub(super) struct Rows<'r> {
     pub(super) listing: &'r Listing,
+    pub(super) names: &'r OwnerNames,
     /// The runs that hold leases: id and title.
     pub(super) runs: HashMap<LeaseId, (String, String)>,
     pub(super) texts: &'static Texts,
@@ -170,7 +171,7 @@ impl Rows<'_> {
             let (owner, link) = match self.runs.get(&lease.id) {
                 Some((run, title)) => (title.clone(), (format!("/runs/{run}"), Short::new(run).short)),
                 None => (
-                    lease.claim.owner.to_string(),
+                    self.names.of_owner(&lease.claim.owner),
                     (format!("/locks#lease-{}", lease.id), lease.id.to_string()),
                 ),
             };

@@ -6,11 +6,11 @@ use axum::response::Response;
 use lockkeeper_core::id::{LeaseId, RunId};
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Status;
-use lockkeeper_core::secret::shown_command;
 use lockkeeper_core::waiting::Blocker;
-use lockkeeper_engine::Listing;
 use lockkeeper_engine::report::Report;
 use lockkeeper_engine::runs::output::without_escapes;
+use lockkeeper_engine::views::shown_command_line;
+use lockkeeper_engine::{Listing, OwnerNames};
 use serde::Deserialize;
 
 use super::activity::EventRow;
@@ -95,7 +95,7 @@ pub(super) async fn page(
 ) -> Result<Response, ApiError> {
     let id: RunId = id.parse().map_err(Report::from)?;
     let asked: Option<u32> = query.attempt.parse().ok();
-    let (view, log, lease, listing, last_line) = state
+    let (view, log, lease, listing, names, last_line) = state
         .blocking(move |state| {
             let view = state.runs().show(&id)?;
             let log = window(state, &id, &WindowQuery::end(asked), LOG_BYTES)?;
@@ -104,7 +104,9 @@ pub(super) async fn page(
                 None => None,
             };
             let last_line = state.runs().last_line(&view.run);
-            Ok((view, log, lease, state.leases().listing()?, last_line))
+            let listing = state.leases().listing()?;
+            let names = OwnerNames::of(&listing, state.root());
+            Ok((view, log, lease, listing, names, last_line))
         })
         .await?;
     let (texts, times) = (layout.texts, TimeFormat::new(state.runs().now().moment));
@@ -121,7 +123,7 @@ pub(super) async fn page(
         id: run.id.to_string(),
         request: run.request.to_string(),
         title: request.title.clone(),
-        command: shell_line(&shown_command(&request.command)),
+        command: shown_command_line(&request.command),
         dir: request.dir.clone(),
         badge: of_run(run.status(), texts),
         locked: matches!(run.status(), Status::Running | Status::Cancelling),
@@ -131,7 +133,7 @@ pub(super) async fn page(
         cancel: Cancel::of(run.status(), &request.title, texts),
         answers: view.request.status == RequestStatus::NeedsInput
             && view.request.latest.as_ref() == Some(&run.id),
-        behind: run.lease().map_or_else(Vec::new, |(lease, _)| behind(&listing, lease, &times)),
+        behind: run.lease().map_or_else(Vec::new, |(lease, _)| behind(&listing, lease, &names, &times)),
         worker: run.worker().as_ref().map(ToString::to_string),
         pid: run.process().and_then(|process| process.command).map(|command| command.pid),
         lease: run.lease().map(|(lease, token)| format!("{lease} ({} {token})", texts.token)),
@@ -146,7 +148,7 @@ pub(super) async fn page(
         started: run.started_at().map(|at| times.since(at.moment)),
         ended: run.completed_at().map(|at| times.since(at.moment)),
         is_open: !run.status().is_terminal(),
-        events: view.events.iter().rev().map(EventRow::new).collect(),
+        events: view.events.iter().rev().map(|event| EventRow::new(event, texts)).collect(),
         log: without_escapes(&log),
         log_from,
         log_to,
@@ -157,41 +159,15 @@ pub(super) async fn page(
 }
 
 /// The tickets that wait for a lease.
-fn behind(listing: &Listing, lease: LeaseId, times: &TimeFormat) -> Vec<Behind> {
+fn behind(listing: &Listing, lease: LeaseId, names: &OwnerNames, times: &TimeFormat) -> Vec<Behind> {
     let waits = listing.waiters.iter().filter_map(|waiter| {
         let blocks = |blocker: &&Blocker| blocker.leases.iter().any(|found| found.record.id == lease);
         let blocker = waiter.blockers.iter().find(blocks)?;
         Some(Behind {
-            owner: waiter.ticket.claim.owner.to_string(),
+            owner: names.of_owner(&waiter.ticket.claim.owner),
             wanted: blocker.resource.target.to_string(),
             since: times.since(waiter.ticket.enqueued_at),
         })
     });
     waits.take(MAX_BEHIND).collect()
-}
-
-/// A command as a line that a shell reads as the same words.
-pub(super) fn shell_line(words: &[String]) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
-    let quoted = words.iter().map(|word| {
-        if !word.is_empty() && word.chars().all(is_plain) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_is_quoted_as_a_shell_reads_it() {
-        let line =
-            |words: &[&str]| shell_line(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-        assert_eq!(line(&["make", "-j4", "A=b"]), "make -j4 A=b");
-        assert_eq!(line(&["sh", "-c", "echo 'a b'; ls *", ""]), r"sh -c 'echo '\''a b'\''; ls *' ''");
-    }
 }

@@ -8,7 +8,7 @@ mod zh;
 use lockkeeper_engine::messages::Language;
 use lockkeeper_stages::picture::Labels;
 
-pub(super) use fill::fill;
+pub(super) use fill::{fill, pieces};
 
 /// All texts of the pages.
 pub(super) struct Texts {
@@ -92,9 +92,8 @@ pub(super) struct Texts {
     pub(super) why: &'static str,
     /// Starts a reason; the resource follows.
     pub(super) waits_for: &'static str,
-    /// Continues the reason; the owner follows.
-    pub(super) held_by: &'static str,
     /// Continues the reason; a path follows.
+    pub(super) held_by: &'static str,
     pub(super) both_match: &'static str,
     /// Continues the reason; an owner follows.
     pub(super) behind: &'static str,
@@ -138,8 +137,6 @@ pub(super) struct Texts {
     pub(super) body: &'static str,
     /// Heading.
     pub(super) answers: &'static str,
-    /// Before a duration.
-    pub(super) for_span: &'static str,
     /// Before the age of the last heartbeat.
     pub(super) heartbeat_of: &'static str,
     /// After the age of an event.
@@ -526,6 +523,8 @@ pub(super) struct Texts {
     pub(super) page_of: &'static str,
     /// Sentence: `{n}`.
     pub(super) latest_only: &'static str,
+    /// The kinds of events, in the order of `EventKind::ALL`.
+    pub(super) event_kinds: [&'static str; 10],
     pub(super) earlier_page: &'static str,
     pub(super) later_page: &'static str,
     /// Link from a lease to its run.

@@ -21,6 +21,8 @@ const TITLE: usize = 44;
 /// The height of the numbers above the grid lines.
 const NUMBERS: usize = 32;
 const MARGIN: usize = 24;
+/// The space between the names and the axis.
+const GAP: usize = 12;
 /// The most grid lines.
 const LINES: u128 = 6;
 /// The possible distances of grid lines in milliseconds, up to a day. Longer distances are whole days.
@@ -88,7 +90,7 @@ impl Chart {
 
     fn new(bars: &[Bar<'_>], above: usize) -> Self {
         let longest = bars.iter().map(|bar| bar.label.chars().count()).max().unwrap_or(0).clamp(4, 40);
-        let (left, top) = (MARGIN + longest * 9, above + NUMBERS);
+        let (left, top) = (MARGIN + longest * 9 + GAP, above + NUMBERS);
         let all = bars.iter().map(|bar| bar.ends).max().unwrap_or_default().max(Duration::from_millis(1));
         let (width, height) = (left + WIDTH as usize + 140, top + bars.len() * ROW + MARGIN);
         let place = |at: Duration| left as f64 + WIDTH * at.as_secs_f64() / all.as_secs_f64();
@@ -133,17 +135,26 @@ impl Chart {
                 _ => format!("{} {}", span_in_words(bar.ends.saturating_sub(bar.begins)), bar.word),
             };
             let in_words = format!("{}: {took}", bar.label);
+            let _ = write!(
+                body,
+                "<text class=\"text\" x=\"{MARGIN}\" y=\"{}\">{}</text>",
+                y + 14,
+                escaped(&label)
+            );
+            // A group that still waits has not run.
+            if bar.status != "WAITING" {
+                let _ = write!(
+                    body,
+                    "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{}\" width=\"{:.1}\" height=\"16\" rx=\"3\">\
+                     <title>{}</title></rect>",
+                    y + 2,
+                    (to - from).max(2.0),
+                    escaped(&in_words),
+                );
+            }
             let _ = writeln!(
                 body,
-                "<text class=\"text\" x=\"{MARGIN}\" y=\"{}\">{}</text>\
-                 <rect class=\"{class}\" x=\"{from:.1}\" y=\"{}\" width=\"{:.1}\" height=\"16\" rx=\"3\">\
-                 <title>{}</title></rect>\
-                 <text class=\"dim\" x=\"{:.1}\" y=\"{}\">{}</text>",
-                y + 14,
-                escaped(&label),
-                y + 2,
-                (to - from).max(2.0),
-                escaped(&in_words),
+                "<text class=\"dim\" x=\"{:.1}\" y=\"{}\">{}</text>",
                 to.max(from + 2.0) + 6.0,
                 y + 14,
                 escaped(&took),

@@ -1,9 +1,9 @@
 //! `run show` and `run events`.
 
-use lockkeeper_core::secret::shown_command;
+use lockkeeper_engine::OwnerNames;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::{RunDetail, StoredEvent, short_id};
-use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunView, time};
+use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunView, shown_command_line, time};
 use serde::Serialize;
 use serde_json::json;
 
@@ -54,9 +54,12 @@ pub(super) fn run(context: &Context, which: &Which) -> Result<Exit, Report> {
         print::json(&json!({ "run": run }));
         return Ok(Exit::Done);
     }
-    let why = why(&view.run, request, view.blocked.as_ref(), leases.as_ref(), now);
+    let names =
+        leases.as_ref().map(|leases| OwnerNames::of(leases, &context.location.root)).unwrap_or_default();
+    let why = names.in_text(&why(&view.run, request, view.blocked.as_ref(), leases.as_ref(), now));
     let last_line = has_failed(&view.run).then(|| runs.last_line(&view.run)).flatten();
-    print::out(&as_text(&view, &why, &age(&view.run, now), &log, last_line.as_deref()));
+    let text = as_text(&view, &why, &age(&view.run, now), &log, last_line.as_deref());
+    print::out(&table::wrap_terminal(&text, 11));
     Ok(Exit::Done)
 }
 
@@ -66,7 +69,14 @@ fn as_text(view: &RunDetail, why: &str, age: &str, log: &str, last_line: Option<
         ("run", run.id.to_string()),
         ("request", table::plain(request.id.as_str())),
         ("title", table::plain(&request.title)),
-        ("status", format!("{} for {age}", status(run.status()))),
+        (
+            "status",
+            format!(
+                "{} {} {age}",
+                status(run.status()),
+                if run.status().is_terminal() { "after" } else { "for" }
+            ),
+        ),
     ];
     if !why.is_empty() {
         lines.push(("why", why.to_owned()));
@@ -78,7 +88,7 @@ fn as_text(view: &RunDetail, why: &str, age: &str, log: &str, last_line: Option<
     lines.push(("attempt", format!("{} of {}", run.attempt(), request.retry.limit + 1)));
     lines.extend(run.worker().as_ref().map(|worker| ("worker", format!("{worker}, claim {}", run.claim()))));
     lines.extend(view.host.as_ref().map(|host| ("host", table::plain(host))));
-    lines.push(("command", table::plain(&shown_command(&request.command).join(" "))));
+    lines.push(("command", table::plain(&shown_command_line(&request.command))));
     let command = run.process().and_then(|process| process.command);
     lines.extend(command.map(|command| ("pid", command.pid.to_string())));
     lines.extend(run.lease().map(|(lease, token)| ("lease", format!("{lease}, token {token}"))));

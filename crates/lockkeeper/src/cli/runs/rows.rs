@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use lockkeeper_core::request::{Request, RequestStatus};
-use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::run::{Ending, Reason, Run, Status};
 use lockkeeper_core::time::Moment;
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::report::Report;
@@ -101,11 +101,22 @@ pub(in crate::cli) fn why(
         }));
     }
     if let Some(reason) = run.reason() {
-        let code = run.ending().map_or_else(String::new, |ending| format!(" {}", ending.exit_code()));
-        parts.push(format!("{reason}{code}"));
+        parts.push(reason_words(reason, run.ending()));
     }
     parts.extend(run.message().map(ToOwned::to_owned));
     table::plain(&parts.join("; "))
+}
+
+/// Why a run ended: the exit code or the signal of its command in words, else the reason code.
+fn reason_words(reason: Reason, ending: Option<Ending>) -> String {
+    match (reason, ending) {
+        (Reason::ExitCode, Some(Ending::Exited(code))) => format!("exit code {code}"),
+        (Reason::Signal, Some(Ending::Signaled(signal))) => format!("killed by signal {signal}"),
+        (Reason::NeedsInput, _) => "needs input".to_owned(),
+        (reason, ending) => {
+            ending.map_or_else(|| reason.to_string(), |ending| format!("{reason} {}", ending.exit_code()))
+        }
+    }
 }
 
 /// Whether a run ended badly: then its last line of output is shown.

@@ -21,6 +21,16 @@ pub(in crate::page) fn fill(sentence: &str, values: &[(&str, &str)]) -> String {
     filled + rest
 }
 
+/// The texts of a sentence with the name of the place after each one, for templates that fill in markup. The last has no place.
+pub(in crate::page) fn pieces(sentence: &'static str) -> Vec<(&'static str, &'static str)> {
+    let parts = sentence.split('{').enumerate().flat_map(|(number, part)| {
+        let (place, text) = part.split_once('}').filter(|_| number > 0).unwrap_or(("", part));
+        [place, text].into_iter().skip(usize::from(number == 0))
+    });
+    let parts: Vec<&'static str> = parts.chain([""]).collect();
+    parts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +40,11 @@ mod tests {
         assert_eq!(fill("{owner} has {name}", &[("name", "{owner}"), ("owner", "a:1")]), "a:1 has {owner}");
         assert_eq!(fill("{open {x}", &[("x", "1")]), "{open 1");
         assert_eq!(fill("none", &[]), "none");
+    }
+
+    #[test]
+    fn a_sentence_is_taken_apart_at_its_places() {
+        assert_eq!(pieces("{owner} has {name} now"), [("", "owner"), (" has ", "name"), (" now", "")]);
+        assert_eq!(pieces("none"), [("none", "")]);
     }
 }
