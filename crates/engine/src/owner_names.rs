@@ -66,7 +66,7 @@ impl OwnerNames {
             };
             names.extend(name.map(|name| (owner.to_owned(), name)));
         }
-        Self { names }
+        Self { names: told_apart(names) }
     }
 
     /// What people see for this owner.
@@ -96,6 +96,21 @@ fn short_form(owner: &str) -> Option<&str> {
     let is_number = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
     let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
     (is_number && is_random).then_some(short)
+}
+
+/// Adds the process number to names that several owners have: `make test[1039]`.
+fn told_apart(mut names: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut owners: BTreeMap<String, usize> = BTreeMap::new();
+    for name in names.values() {
+        *owners.entry(name.clone()).or_default() += 1;
+    }
+    for (owner, name) in &mut names {
+        let pid = short_form(owner).and_then(|short| short.split_once(':')).map(|(_, pid)| pid);
+        if let Some(pid) = pid.filter(|_| owners.get(name).is_some_and(|count| *count > 1)) {
+            name.push_str(&format!("[{pid}]"));
+        }
+    }
+    names
 }
 
 /// `run k3x9f2m7qd` for a run, and the same for workers and groups of stages; none for an id that somebody chose.
@@ -159,6 +174,14 @@ mod tests {
         {
             assert_eq!(short_form(chosen), None, "{chosen}");
         }
+    }
+
+    #[test]
+    fn two_owners_with_one_command_are_told_apart() {
+        let [first, second, other] = [1, 2, 3].map(|pid| format!("exec:{pid}.5f910fbb3c2a7d4{pid}"));
+        let named = [(&first, "make"), (&second, "make"), (&other, "true")];
+        let names = told_apart(named.map(|(owner, name)| (owner.clone(), name.to_owned())).into());
+        assert_eq!([&names[&first], &names[&second], &names[&other]], ["make[1]", "make[2]", "true"]);
     }
 
     #[test]

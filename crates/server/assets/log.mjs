@@ -14,8 +14,9 @@ const MAX_LAG = 16 * CHUNK;
 const EDGE = 600;
 // The pause between two requests while following, in milliseconds.
 const PAUSE = 150;
-// For how many frames after a change of size the browser may still move the view by itself.
+// For how many frames after a change of size the browser may still move the view by itself, and by how many pixels.
 const SETTLING = 10;
+const MOST_MOVED = 1200;
 
 const byId = (id) => document.getElementById(id);
 const box = byId("log");
@@ -283,7 +284,8 @@ byId("log-text").addEventListener("input", () => (found = -1));
 box.addEventListener("scroll", () => {
   // Only a person scrolls up. A window that changes its size, or text that wraps differently, moves the view as well, also
   // some frames later: that is no wish.
-  if (follows && (settling > 0 || currentHeights() !== heights)) scrollTo(box.scrollHeight);
+  const settles = settling > 0 && top - box.scrollTop < MOST_MOVED;
+  if (follows && (settles || currentHeights() !== heights)) scrollTo(box.scrollHeight);
   if (box.scrollTop < top - 2) {
     follows = false;
     waiting?.abort();

@@ -1,5 +1,7 @@
 //! Locks page: holders, waiters, and why they wait.
 
+use std::collections::{BTreeSet, HashMap};
+
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
@@ -120,8 +122,10 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
     let (texts, times) = (layout.texts, TimeFormat::new(listing.now));
     let read = Read { listing: &listing, names: &names, texts, times: &times };
     // Those that most others wait for come first.
+    let waiters = read.waiters_by_lease();
+    let count = |one: &HolderEntry| waiters.get(&one.lease.id).copied().unwrap_or(0);
     let mut holders: Vec<(&HolderEntry, usize)> =
-        listing.holders.iter().map(|one| (one, read.waiters_for(one.lease.id))).collect();
+        listing.holders.iter().map(|one| (one, count(one))).collect();
     holders.sort_by_key(|(_, waiters)| std::cmp::Reverse(*waiters));
     let page = Page {
         state: state.state_folder().display().to_string(),
@@ -154,10 +158,17 @@ struct Read<'r> {
 }
 
 impl Read<'_> {
-    /// How many wait for a lease.
-    fn waiters_for(&self, lease: LeaseId) -> usize {
-        let blocks = |blocker: &Blocker| blocker.leases.iter().any(|found| found.record.id == lease);
-        self.listing.waiters.iter().filter(|waiter| waiter.blockers.iter().any(blocks)).count()
+    /// How many wait for each lease.
+    fn waiters_by_lease(&self) -> HashMap<LeaseId, usize> {
+        let mut waiters: HashMap<LeaseId, usize> = HashMap::new();
+        for waiter in &self.listing.waiters {
+            let leases = waiter.blockers.iter().flat_map(|blocker| &blocker.leases);
+            let leases: BTreeSet<LeaseId> = leases.map(|found| found.record.id).collect();
+            for lease in leases {
+                *waiters.entry(lease).or_default() += 1;
+            }
+        }
+        waiters
     }
 
     /// The last heartbeat of a lease; none if its process can be observed.
