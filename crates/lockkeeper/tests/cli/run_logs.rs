@@ -69,17 +69,19 @@ fn following_ends_with_the_run_and_misses_nothing() {
 #[test]
 fn following_goes_through_all_attempts() {
     let world = world!();
-    let folder = running(&world, "a");
-    fs::write(folder.join("output.log"), "one\n").unwrap();
+    let script =
+        "echo $LOCKKEEPER_ATTEMPT; until [ -e go ]; do sleep 0.01; done; exit $((3 - LOCKKEEPER_ATTEMPT))";
+    world
+        .run(["submit", "--id", "a", "--retries", "2", "--backoff", "1ms", "--", "sh", "-c", script])
+        .code(0);
+    let worker = world.start(["work", "--drain", "--quiet", "--status-dir", "swarm"]);
     let mut follower = world.start(["run", "logs", "a", "-f"]);
-    assert_eq!(follower.line(), "one");
-    fs::write(folder.join("output.2.log"), "two\n").unwrap();
-    fs::write(folder.join("next"), "three\n").unwrap();
-    fs::rename(folder.join("output.log"), folder.join("output.1.log")).unwrap();
-    fs::rename(folder.join("next"), folder.join("output.log")).unwrap();
-    assert_eq!((follower.line(), follower.line()), ("two".to_owned(), "three".to_owned()));
-    world.run(["run", "mark", "a", "failed"]).code(0);
-    drop(follower.wait().code(0));
+    assert_eq!(follower.line(), "1");
+    follower.signal(lockkeeper_testing::Signal::STOP);
+    world.touch("go");
+    worker.wait().code(0);
+    follower.signal(lockkeeper_testing::Signal::CONT);
+    assert_eq!(follower.wait().code(0).stdout(), "2\n3\n");
 }
 
 /// The folder and the file come after the follower.
