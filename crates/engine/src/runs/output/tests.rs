@@ -87,20 +87,21 @@ fn lines_are_found_across_steps() {
 
 #[test]
 fn attempts_are_found_wherever_their_output_is_by_now() {
-    let (state, first) = output(b"first", None);
+    let (state, _first) = output(b"first", None);
     let folder = RunFolder::new(state.path(), &"RUN-1".parse().unwrap());
     let text = |attempt| {
         let output = Output::of_attempt(&folder, attempt).unwrap();
         output.map(|output| String::from_utf8(output.read(0, 99).unwrap().bytes).unwrap())
     };
-    assert_eq!((text(1).as_deref(), first.is_over(&folder)), (Some("first"), false));
-    std::fs::rename(folder.output(), folder.output_of(1)).unwrap();
-    assert_eq!((text(1).as_deref(), text(2), first.is_over(&folder)), (Some("first"), None, false));
-    std::fs::write(folder.output_of(2), "second").unwrap();
-    std::fs::write(folder.output(), "third").unwrap();
+    assert_eq!((text(1).as_deref(), text(2)), (Some("first"), None));
+    folder.begin_attempt(2).unwrap();
+    assert_eq!((text(1).as_deref(), text(2)), (Some("first"), None));
+    std::fs::write(folder.output(), "second").unwrap();
+    // Another machine makes the third attempt.
+    folder.begin_attempt(4).unwrap();
+    std::fs::write(folder.output(), "fourth").unwrap();
     assert_eq!((text(1).as_deref(), text(2).as_deref()), (Some("first"), Some("second")));
-    assert_eq!((text(3).as_deref(), Output::attempts_over(&folder)), (Some("third"), 2));
-    assert!(first.is_over(&folder));
+    assert_eq!((text(3), text(4).as_deref()), (None, Some("fourth")));
 }
 
 #[test]
