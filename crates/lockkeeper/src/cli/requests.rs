@@ -102,7 +102,7 @@ fn list(context: &Context, args: &Args) -> Result<Exit, Report> {
         return Ok(Exit::Done);
     }
     let names = names(context, leases.as_ref());
-    let last_line = |run: &Run| runs.as_ref().filter(|_| has_failed(run))?.folder_of(&run.id).last_line();
+    let last_line = |run: &Run| runs.as_ref().filter(|_| has_failed(run))?.last_line(run);
     let rows = entries.iter().map(|entry| {
         let request = &entry.request.request;
         let latest = entry.latest.as_ref();
