@@ -35,8 +35,7 @@ impl Team {
     /// A team on a server of its own.
     pub(crate) fn on(server: String, session: &'static str) -> Self {
         let project = format!("team-{:x}", random::number().unwrap());
-        let kept = server::prepare(&server, &project);
-        Self { server, project, session, kept }
+        Self { kept: server::prepare(&server, &project), server, project, session }
     }
 
     pub(crate) fn machine(&self) -> Machine {
