@@ -14,9 +14,6 @@ const MAX_LAG = 16 * CHUNK;
 const EDGE = 600;
 // The pause between two requests while following, in milliseconds.
 const PAUSE = 150;
-// For how many frames after a change of size the browser may still move the view by itself, and by how many pixels.
-const SETTLING = 10;
-const MOST_MOVED = 1200;
 
 const byId = (id) => document.getElementById(id);
 const box = byId("log");
@@ -36,8 +33,8 @@ let follows = true;
 // Where the view was last, to tell a person who scrolls up from a layout that changed.
 let top = 0;
 let heights = "";
-// The frames left until the layout is settled.
-let settling = 0;
+// Whether the box has changed its size since the last input of a person.
+let isResized = false;
 // The number of jumps so far. A response to a request from before the last jump is discarded.
 let epoch = 0;
 // The number of follow loops started so far. Only the last one continues.
@@ -282,10 +279,9 @@ byId("log-text").addEventListener("input", () => (found = -1));
 // -----------------------------------------------------------------------------------------------------------------------
 
 box.addEventListener("scroll", () => {
-  // Only a person scrolls up. A window that changes its size, or text that wraps differently, moves the view as well, also
-  // some frames later: that is no wish.
-  const settles = settling > 0 && top - box.scrollTop < MOST_MOVED;
-  if (follows && (settles || currentHeights() !== heights)) scrollTo(box.scrollHeight);
+  // Only a person scrolls up. After a change of size the browser moves the view as well, also some frames later, and so does text
+  // that wraps differently: that is no wish.
+  if (follows && (isResized || currentHeights() !== heights)) scrollTo(box.scrollHeight);
   if (box.scrollTop < top - 2) {
     follows = false;
     waiting?.abort();
@@ -305,14 +301,11 @@ buttons.begin.addEventListener("click", () => jump(0));
 buttons.end.addEventListener("click", jumpToEnd);
 document.addEventListener("visibilitychange", () => (document.hidden ? waiting?.abort() : follows && follow()));
 
-function settle() {
-  settling -= 1;
-  if (settling > 0) requestAnimationFrame(settle);
+for (const input of ["wheel", "pointerdown", "touchstart", "keydown"]) {
+  document.addEventListener(input, () => (isResized = false), { capture: true, passive: true });
 }
-
 new ResizeObserver(() => {
-  if (settling <= 0) requestAnimationFrame(settle);
-  settling = SETTLING;
+  isResized = true;
   if (follows) scrollTo(box.scrollHeight);
 }).observe(box);
 for (const one of [...Object.values(buttons), find]) one.hidden = false;

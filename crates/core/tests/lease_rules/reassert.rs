@@ -89,6 +89,31 @@ fn a_session_of_the_past_is_renewed_and_not_taken_for_that_of_a_clone() {
     assert!(keep(&mut world, &held).is_ok());
 }
 
+/// The store was restarted and has lost nothing of this lease, so it is only renewed.
+#[test]
+fn a_lease_that_the_store_still_has_is_not_written_again() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db").elsewhere());
+    let backup = world.records.clone();
+    restore(&mut world, backup);
+    // A lease that is written again needs a number above its token.
+    world.last_number = 0;
+    assert_eq!(keep(&mut world, &held).unwrap().token, held.token);
+}
+
+/// Another process with the same lease, on a cloned machine, has renewed its session since.
+#[test]
+fn a_session_that_a_clone_has_renewed_is_not_written_again() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db").elsewhere());
+    let backup = world.records.clone();
+    restore(&mut world, backup);
+    world.pass(1);
+    keep(&mut world, &held).unwrap();
+    world.pass(1);
+    assert_eq!(keep(&mut world, &held), Err(NotCurrent::SessionTaken(held.id)));
+}
+
 /// The backup shows the ticket of a waiter that was granted since.
 #[test]
 fn a_holder_that_is_a_waiter_in_the_backup_says_again_that_it_holds() {

@@ -49,6 +49,12 @@ fn write_gigabyte(server: &Server, id: &str) -> u64 {
     all
 }
 
+/// Scrolls the output as a person does, with a wheel.
+fn scroll(browser: &mut Browser, to: &str) {
+    let wheel = "log.dispatchEvent(new WheelEvent('wheel', { bubbles: true }))";
+    browser.run(&format!("{{ const log = document.querySelector('#log'); {wheel}; log.scrollTop = {to} }}"));
+}
+
 #[test]
 fn a_gigabyte_of_output_is_looked_at_through_a_small_window() {
     let (server, mut browser) = (Server::start(), Browser::start());
@@ -70,7 +76,7 @@ fn a_gigabyte_of_output_is_looked_at_through_a_small_window() {
     // Back, piece by piece, from where it is.
     for _ in 0..8 {
         let first = browser.run(&format!("{log}.firstChild.textContent.slice(0, 10)"));
-        browser.run(&format!("{log}.scrollTop = 0"));
+        scroll(&mut browser, "0");
         browser.wait(&format!("{log}.firstChild.textContent.slice(0, 10) !== '{}'", first.as_str().unwrap()));
         keeps_little(&mut browser);
     }
@@ -80,7 +86,7 @@ fn a_gigabyte_of_output_is_looked_at_through_a_small_window() {
     // Forth, and nothing is left out or shown twice.
     for _ in 0..8 {
         let last = browser.run(&format!("{log}.lastChild.textContent.slice(0, 10)"));
-        browser.run(&format!("{log}.scrollTop = {log}.scrollHeight"));
+        scroll(&mut browser, "log.scrollHeight");
         browser.wait(&format!("{log}.lastChild.textContent.slice(0, 10) !== '{}'", last.as_str().unwrap()));
         keeps_little(&mut browser);
     }
@@ -116,7 +122,7 @@ fn who_looks_at_the_end_sees_what_is_written_and_who_looks_elsewhere_is_left_the
     fs::write(server.folder().join("go-1"), "").unwrap();
     browser.wait(&format!("{log}.textContent.includes('after go-1')"));
     browser.wait(&at_end);
-    browser.run(&format!("{log}.scrollTop = 100"));
+    scroll(&mut browser, "100");
     browser.wait("!document.querySelector('#log-end').disabled");
     fs::write(server.folder().join("go-2"), "").unwrap();
     browser.wait("document.querySelector('#run-head').innerText.includes('succeeded')");
@@ -152,7 +158,7 @@ fn ten_thousand_lines_are_kept_while_following_and_the_view_never_stops() {
     browser.wait(&at_end);
     // Scrolled up, earlier lines come, and the end is followed again when it is reached.
     for _ in 0..40 {
-        browser.run(&format!("{log}.scrollTop = 0"));
+        scroll(&mut browser, "0");
         browser.wait(&format!("{log}.scrollTop > 0 || {log}.textContent.startsWith('line 1\\n')"));
     }
     browser.wait(&format!("{log}.textContent.startsWith('line 1\\n')"));
