@@ -22,7 +22,7 @@ mod server;
 mod wakers;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockkeeper_core::id::WakerId;
@@ -53,6 +53,10 @@ const VERSION: i64 = 1;
 /// How many numbers a revision gives, as a power of two.
 const BLOCK: u32 = 8;
 
+/// The clock of a store that another client has made anew, or found restored, is behind if this client knows a moment that is later by
+/// more than this.
+const TOLERANCE: Duration = Duration::from_secs(2);
+
 /// How often a read is repeated because a client has just noticed that the cluster was restarted or restored.
 const NOTICES: usize = 5;
 
@@ -64,6 +68,8 @@ pub struct EtcdStore {
     asked: Asked,
     /// The latest revision that this process knows.
     newest: AtomicI64,
+    /// The offset of the latest note that this process knows; 0 at first.
+    offset: AtomicU64,
 }
 
 /// What was read in one transaction.
@@ -92,8 +98,8 @@ impl EtcdStore {
     /// Opens the leases of a project, and makes its first keys where they are missing.
     pub fn open(address: EtcdAddress, project: &str, connect_timeout: Duration) -> Result<Self, StoreError> {
         let server = Server::new(address, connect_timeout)?;
-        let (clock, newest) = (StoreClock::new(0), AtomicI64::new(0));
-        let store = Self { server, keys: Keys::new(project), clock, asked: Asked::default(), newest };
+        let (clock, newest, offset) = (StoreClock::new(0), AtomicI64::new(0), AtomicU64::new(0));
+        let store = Self { server, keys: Keys::new(project), clock, asked: Asked::default(), newest, offset };
         let about = || vec![Op::Range(keys::get(store.keys.about())).into()];
         let found = store.server.txn(&TxnRequest { success: about(), ..TxnRequest::default() })?;
         let header = found.header.clone().unwrap_or_default();
@@ -189,7 +195,10 @@ impl EtcdStore {
         let ResponseHeader { cluster_id, raft_term, .. } = head.response;
         let counts_anew = head.seconds.is_some_and(|seconds| clock::new_base(base, seconds, last).is_some());
         let is_same = (note.cluster, note.term) == (cluster_id, raft_term) && !head.goes_back;
-        if is_same && !counts_anew {
+        // Another client has found out first that the cluster has lost something. It may not have known how late it was.
+        let is_replaced = ![0, note.offset].contains(&self.offset.load(Ordering::Relaxed));
+        if is_same && !counts_anew && !is_replaced {
+            self.offset.store(note.offset, Ordering::Relaxed);
             if let Some(seconds) = head.seconds {
                 self.clock.move_to(clock::counted(base, seconds).as_micros());
             }
@@ -199,12 +208,18 @@ impl EtcdStore {
         // A new leader may count anew, also if that does not show yet: the clock goes on from the last commit.
         let mut now = clock::counted(base, seconds).max(Moment::from_micros(last));
         let mut new_base = clock::base_at(now, seconds);
-        if head.goes_back && self.clock.now() > now {
+        let is_behind = is_replaced && self.clock.now() > now.after(TOLERANCE);
+        if is_same && !counts_anew && !is_behind {
+            self.offset.store(note.offset, Ordering::Relaxed);
+            return Ok(Some(note));
+        }
+        let goes_back = head.goes_back || is_behind;
+        if goes_back && self.clock.now() > now {
             // The restored clock is behind, too. A client that knows a later moment sets it forward.
             now = self.clock.now();
             new_base = clock::base_at(now, seconds);
         }
-        let next = note.after(self.cluster_state(&head.response, now, seconds, head.goes_back)?);
+        let next = note.after(self.cluster_state(&head.response, now, seconds, goes_back)?);
         // If another client writes its note first, the comparison fails, and that note counts.
         self.server.txn(&TxnRequest {
             compare: [&head.base, &head.last, &head.memory]

@@ -45,9 +45,9 @@ impl HttpAddress {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| unreadable("it has no scheme"))?;
         let is_encrypted = scheme == "https";
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (host, path) = rest
-            .split_once('/')
-            .map_or((rest, String::new()), |(host, path)| (host, format!("/{}", path.trim_end_matches('/'))));
+        let (host, path) =
+            rest.split_once('/').map_or((rest, String::new()), |(host, path)| (host, format!("/{path}")));
+        let path = path.trim_end_matches('/').to_owned();
         if host.contains('@') {
             return Err(AddressError::HasPassword);
         }

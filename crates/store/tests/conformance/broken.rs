@@ -2,7 +2,7 @@
 
 use lockkeeper_core::id::Token;
 use lockkeeper_core::record::Lease;
-use lockkeeper_core::records::Change;
+use lockkeeper_core::records::{Change, Records};
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::Moment;
 use lockkeeper_store::{LeaseStore, StoreError};
@@ -29,6 +29,12 @@ fn held(store: &dyn LeaseStore) {
         Change::AddTicket(ticket(3, 3, "c", &db())),
     ];
     put(store, &changes);
+    // These records have numbers that were never drawn.
+    let draw = |records: &mut dyn Records<StoreError>| {
+        while records.next_number()? < 3 {}
+        Ok((Vec::new(), ()))
+    };
+    decide(store, draw).unwrap();
 }
 
 /// Makes changes of what was read before. Returns how many leases were read.
