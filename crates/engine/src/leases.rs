@@ -169,7 +169,7 @@ impl Engine {
         decided.map(|(renewed, _)| renewed)
     }
 
-    /// Ends a lease of this process: its work is over. Other processes call [`Engine::end`].
+    /// Ends a lease of this process: its work is over. Other processes call [`Engine::begin_end`].
     pub fn release(
         &self,
         id: LeaseId,
