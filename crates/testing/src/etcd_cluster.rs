@@ -151,13 +151,6 @@ impl EtcdCluster {
         self.start_again();
     }
 
-    /// Kills the only member, and starts it again without its files.
-    pub fn empty(&mut self) {
-        self.kill(0);
-        std::fs::remove_dir_all(self.folder.path().join("data0")).unwrap();
-        self.start_again();
-    }
-
     /// Kills the only member, and starts it again.
     pub fn restart(&mut self) {
         self.kill(0);
