@@ -1,4 +1,4 @@
-//! Change log of a served folder: what its records were before each change, whoever made it.
+//! Change log of a served folder: what its records were before each change, by local and remote processes alike.
 //!
 //! Triggers of the database write it, so local processes do nothing for it. It has the last 4,096 changes. The version of the
 //! folder is that of its last entry.
