@@ -87,6 +87,8 @@ pub struct Conflict {
     pub kind: Relation,
     /// A path that both patterns match, and the rule too if there is one.
     pub witness: String,
+    /// Whether the groups do not declare this path: a prediction says that both will probably change it.
+    pub is_predicted: bool,
     /// What to do about it.
     pub ruling: Ruling,
 }
@@ -159,7 +161,16 @@ pub fn detect(groups: &[Group], rules: &[Rule], default: Action) -> Findings {
             let (path1, path2) = (claims.patterns[a].clone(), claims.patterns[b].clone());
             let witness = comparison.witness.clone().unwrap_or_default();
             let ruling = rulebook.ruling(candidate.rank).unwrap_or(Ruling::by_default(default));
-            Conflict { group1, group2, path1, path2, kind: comparison.relation, witness, ruling }
+            Conflict {
+                group1,
+                group2,
+                path1,
+                path2,
+                kind: comparison.relation,
+                witness,
+                is_predicted: false,
+                ruling,
+            }
         })
         .collect();
     conflicts.sort_unstable_by_key(|conflict| (conflict.group1, conflict.group2));

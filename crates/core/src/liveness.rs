@@ -276,5 +276,12 @@ pub fn judge(contract: Contract, dates: &Dates, observation: Observation, now: M
     }
 }
 
+/// Until when nothing is granted or claimed on a store that has lost nothing since this moment: before that it may have lost leases and
+/// claims, and who has them writes them again within one session. None if that time is over.
+pub fn silent_until(remembers_since: Moment, session: Ttl, now: Moment) -> Option<Moment> {
+    let end = remembers_since.after(session.get());
+    (now <= end).then_some(end)
+}
+
 #[cfg(test)]
 mod tests;

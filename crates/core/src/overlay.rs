@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::id::{LeaseId, Owner, Token, WakerId};
-use crate::liveness::{LivenessProbe, LockState, Observation, ProcessState, Proof, Verdict};
+use crate::liveness::{LivenessProbe, LockState, Observation, ProcessState, Proof, Verdict, silent_until};
 use crate::record::{Lease, Ticket};
 use crate::records::{Change, Effect, Reaped, Records, Scan};
 use crate::resource::{Key, KeyRange, Target};
@@ -99,10 +99,9 @@ impl<'r, E> Overlay<'r, E> {
     /// Until when nothing is granted to a claimant with this session, because the store may have lost leases: their holders
     /// write them again. None if it has lost nothing.
     pub fn silent_until(&self, session: Option<Ttl>) -> Option<Moment> {
-        let remembers_since = self.records.remembers_since();
-        let by_session = remembers_since.zip(session).map(|(since, session)| since.after(session.get()));
-        let end = by_session.max(self.records.silent_until())?;
-        (self.now <= end).then_some(end)
+        let by_session = self.records.remembers_since().zip(session);
+        let by_session = by_session.and_then(|(since, session)| silent_until(since, session, self.now));
+        by_session.max(self.records.silent_until().filter(|end| self.now <= *end))
     }
 
     /// The next number of the store.

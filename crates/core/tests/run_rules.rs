@@ -174,3 +174,33 @@ fn an_open_run_on_another_clock_is_as_old_as_before_and_one_that_has_ended_is_th
     let ended = finished(&running(), AttemptOutcome::Ended(Ending::Exited(0))).run;
     assert_eq!(ended.on_clock(here, there), ended);
 }
+
+/// A store that was restored from a backup has lost the claim, or a part of it.
+#[test]
+fn a_worker_writes_its_claim_again_where_the_store_has_an_earlier_state() {
+    let known = running();
+    for found in [queued(), failed(&running()).run] {
+        let known = if found.claim() == 0 { known.clone() } else { claimed(&found, 60).run };
+        let again = transition::write_again(&found, &known, stamp(90)).unwrap().unwrap();
+        assert_eq!((again.run.state, again.run.version), (known.state, found.version + 1));
+        assert_eq!((again.event.kind, again.event.to), (EventKind::Adopted, Status::Running));
+    }
+    assert_eq!(transition::write_again(&known, &known, stamp(90)), Ok(None), "nothing was lost");
+    // Its cancellation came after the loss of a second claim.
+    let canceling = transition::cancel(&known, stamp(3), None).unwrap().run;
+    let adopted = transition::adopt(&known, known.claim(), "x".parse().unwrap(), stamp(2)).unwrap().run;
+    let again = transition::write_again(&canceling, &adopted, stamp(90)).unwrap().unwrap();
+    assert_eq!((again.run.status(), again.run.worker()), (Status::Cancelling, adopted.worker()));
+}
+
+#[test]
+fn a_worker_does_not_write_its_claim_again_over_an_end_or_the_claim_of_another() {
+    let known = running();
+    let other = Claimant { worker: "x".parse().unwrap(), holder: Some(HolderId(9)), lease: None };
+    let taken = transition::claim(&queued(), other, stamp(60)).unwrap().run;
+    let canceled = transition::cancel(&queued(), stamp(60), None).unwrap().run;
+    let adopted = transition::adopt(&known, known.claim(), "x".parse().unwrap(), stamp(2)).unwrap().run;
+    for found in [taken, canceled, adopted, failed(&known).run] {
+        assert!(transition::write_again(&found, &known, stamp(90)).is_err(), "{found:?}");
+    }
+}

@@ -9,8 +9,11 @@ use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::lease::{
     AcquireRequest, Caller, Grant, NotCurrent, Outcome, Resumer, WaitTerms, Waiting,
 };
+use lockkeeper_core::liveness::Voucher;
+use lockkeeper_core::record::Lease;
 use lockkeeper_core::time::Ttl;
 use lockkeeper_core::waiting::Blocker;
+use lockkeeper_platform::process;
 
 use super::Engine;
 use super::waiting::{Progress, Slept, WaitOptions};
@@ -57,6 +60,21 @@ pub enum AtEnd {
 }
 
 impl Engine {
+    /// The leases among these that a command above this process holds, such as `exec`. It waits for this process, so a wait for
+    /// it would never end. [`under`](super::under) names such leases, too, unless a program in between clears the environment.
+    pub fn held_above(&self, blockers: &[Blocker]) -> Vec<LeaseId> {
+        let caller = self.caller(None, None);
+        let leases = blockers.iter().flat_map(|blocker| &blocker.leases).map(|found| &found.record);
+        let is_above = |lease: &&Lease| match lease.claim.proof.voucher {
+            // A program that uses the library may go on without this process.
+            Voucher::KernelLock { process, .. } => {
+                caller.is_in_family_of(&lease.claim) && process::has_own_program(process)
+            }
+            Voucher::Process(_) | Voucher::Time | Voucher::TimeFor(_) => false,
+        };
+        leases.filter(is_above).map(|lease| lease.id).collect()
+    }
+
     /// Acquires a lease without waiting. Holders that are overdue are stopped first, if their contract is `kill`.
     pub fn acquire_now(&self, request: &AcquireRequest, grace: Duration) -> Result<Outcome, StoreError> {
         match self.acquire(request)? {

@@ -29,7 +29,7 @@ const COMMANDS: &str = "agents.commands";
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// The source of a value. Later sources win.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The default.
     Default,
@@ -41,6 +41,19 @@ pub enum Source {
     Environment(String),
     /// A flag of the command.
     Flag(&'static str),
+}
+
+impl Source {
+    /// The rank of its kind. The source of a higher rank wins.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Default => 0,
+            Self::User(_) => 1,
+            Self::Project(_) => 2,
+            Self::Environment(_) => 3,
+            Self::Flag(_) => 4,
+        }
+    }
 }
 
 impl fmt::Display for Source {
@@ -71,7 +84,7 @@ impl Setting {
     /// The environment variable of the setting, if it says which store of several machines is used, and how.
     pub fn shared_store_variable(&self) -> Option<&'static str> {
         let known = KNOWN.iter().find(|known| known.key == self.key)?;
-        let keys = ["store", "project", "session", "connect_timeout", "password_file"];
+        let keys = ["store", "runs", "project", "session", "connect_timeout", "password_file"];
         keys.contains(&self.key).then_some(known.variable)
     }
 }

@@ -121,7 +121,9 @@ impl ForeignLocks {
                 Subject::Queue => "queue".to_owned(),
                 Subject::Request(id) => format!("request {id}"),
             };
-            let path = aiflow.path(&subject).map(|path| path.to_string_lossy().into_owned());
+            let is_plain = state.as_ref().is_ok_and(|state| state.plain_run.is_some());
+            let path = if is_plain { aiflow.plain_path(&subject) } else { aiflow.path(&subject).ok() };
+            let path = path.map(|path| path.to_string_lossy().into_owned());
             let lock = ForeignLock { path: path.unwrap_or_default(), ..ForeignLock::new("aiflow", name) };
             self.locks.push(match state {
                 Ok(state) => {
@@ -225,8 +227,13 @@ pub(crate) fn check_sprint(root: &Path, now: WallTime) -> Result<Option<Answer>,
         return Ok(None);
     }
     let input = Input { mode: "check".to_owned(), project_root: Some(root.to_owned()), ..Input::default() };
-    let mut caller =
-        Caller { lang: Lang::En, confirm: &mut |_| false, tell: &mut |_| {}, pid: std::process::id() };
+    let mut caller = Caller {
+        lang: Lang::En,
+        answer_lang: Lang::En,
+        confirm: &mut |_| false,
+        tell: &mut |_| {},
+        pid: std::process::id(),
+    };
     // No pause: a lock file that is being written right now counts as held.
     let machine = Machine { now: &|| now, pause: &|_| {}, ..Machine::real() };
     Ok(Some(sprint::run(&input.check()?, &machine, &mut caller)))

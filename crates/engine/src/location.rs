@@ -69,11 +69,11 @@ impl LocationInputs {
     /// store there could be two holders.
     pub fn locate(&self) -> Result<Location, LocationError> {
         if let Some(named) = &self.named {
-            let (state, root) = (self.cwd.join(named), self.root());
+            let (state, root) = (without_links(&self.cwd.join(named)), self.root());
             return Ok(Location { state, root, source: LocationSource::Named, shared: None });
         }
         if let Some(git) = self.repository()? {
-            let state = git.common.join("lockkeeper");
+            let state = without_links(&git.common).join("lockkeeper");
             return Ok(Location { state, root: git.root, source: LocationSource::Git, shared: None });
         }
         for folder in self.cwd.ancestors() {
@@ -138,6 +138,18 @@ impl LocationInputs {
         }
         Ok(common)
     }
+}
+
+/// The path of a folder without symbolic links, so that it has the same path for all who use it. The folder need not exist.
+///
+/// SQLite refuses a path with links, because a link could be exchanged between two of its files.
+pub fn without_links(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
+    let resolved = found.and_then(|(ancestor, resolved)| {
+        // Components, because `join` of an empty path adds a slash.
+        Some(resolved.components().chain(path.strip_prefix(ancestor).ok()?.components()).collect())
+    });
+    resolved.unwrap_or_else(|| path.to_owned())
 }
 
 struct Repository {
@@ -297,6 +309,24 @@ mod tests {
         git_init(temp.path());
         let named = LocationInputs { named: Some("state".into()), ..at(temp.path()) };
         assert_eq!(named.locate().unwrap().state, temp.path().join("state"));
+    }
+
+    #[test]
+    fn links_on_the_way_do_not_matter() {
+        let temp = tempfile::tempdir().unwrap();
+        let (real, link) = (temp.path().join("real"), temp.path().join("link"));
+        git_init(&real);
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let state_of = |inputs: LocationInputs| inputs.locate().unwrap().state;
+        for named in [real.join("a/b"), link.join("a/b"), "link/a/b".into()] {
+            assert_eq!(state_of(LocationInputs { named: Some(named), ..at(temp.path()) }), real.join("a/b"));
+        }
+        let by_variable = LocationInputs { git_dir: Some(link.join(".git").into()), ..at(temp.path()) };
+        assert_eq!(state_of(by_variable), real.join(".git/lockkeeper"));
+        let tree = temp.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        std::os::unix::fs::symlink(real.join(".git"), tree.join(".git")).unwrap();
+        assert_eq!(state_of(at(&tree)), real.join(".git/lockkeeper"));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use thiserror::Error;
 
 pub use lockkeeper_store::runs::Imported;
 
-use crate::location::Location;
+use crate::location::{Location, without_links};
 use crate::open::{OpenError, has_run_store, has_store, open_to_move};
 use crate::runs::portable::{for_any_machine, for_this_machine};
 use crate::runs::{RunError, Runs};
@@ -177,15 +177,7 @@ pub fn migrate(from: &Location, to: &Location, progress: &dyn Fn(u64)) -> Result
 fn name(location: &Location) -> String {
     match &location.shared {
         Some(shared) => shared.id(),
-        None => {
-            let state = &location.state;
-            // If the folder does not exist yet, its parent does.
-            let found = state
-                .canonicalize()
-                .ok()
-                .or_else(|| Some(state.parent()?.canonicalize().ok()?.join(state.file_name()?)));
-            format!("sqlite:{}", found.as_ref().unwrap_or(state).display())
-        }
+        None => format!("sqlite:{}", without_links(&location.state).display()),
     }
 }
 

@@ -85,26 +85,19 @@ fn open_shared(shared: &SharedStore) -> Result<Engine, OpenError> {
 /// Both stores of a location.
 pub(crate) type LeasesAndRuns = (Engine, Arc<dyn RunStore>);
 
-/// Opens leases and runs of a location for a migration, also if they were moved already. Creates what is missing. None if the
-/// server keeps no runs.
+/// Opens leases and runs of a location for a migration, also if they were moved already. Creates what is missing. None if no
+/// server keeps both.
 pub(crate) fn open_to_move(location: &Location) -> Result<Option<LeasesAndRuns>, OpenError> {
-    let Some(shared) = &location.shared else {
+    if location.shared.is_none() {
         return Ok(Some((open_engine(&location.state)?, open_runs_in(&location.state)?)));
-    };
-    match shared.server {
-        #[cfg(feature = "etcd")]
-        Server::Etcd(_) => Ok(None),
-        #[cfg(feature = "postgres")]
-        Server::Postgres(ref server) => {
-            let store = server.open(shared)?;
-            let runs = PostgresRunStore::beside(Arc::clone(&store))?;
-            Ok(Some((shared.engine(store)?, Arc::new(runs))))
-        }
-        #[cfg(feature = "http")]
-        Server::Http(_) => Ok(None),
-        #[cfg(feature = "redis")]
-        Server::Redis(_) => Ok(None),
     }
+    #[cfg(feature = "postgres")]
+    if let Some(shared @ SharedStore { server: Server::Postgres(server), .. }) = &location.shared {
+        let store = server.open(shared)?;
+        let runs = PostgresRunStore::beside(Arc::clone(&store))?;
+        return Ok(Some((shared.engine(store)?, Arc::new(runs))));
+    }
+    Ok(None)
 }
 
 /// The project on a PostgreSQL server, if it is open already: leases and runs of one process share their connections.
@@ -133,36 +126,29 @@ impl PostgresServer {
     }
 }
 
-/// Makes the tables and the project where they are missing, and checks the server. None if it is no PostgreSQL server.
+/// Makes the tables and the project where they are missing, and checks the PostgreSQL server of the leases, else that of the runs.
+/// Returns its address as well; none if there is no such server.
 #[cfg(feature = "postgres")]
-pub fn check_shared(shared: &SharedStore) -> Result<Option<ServerCheck>, StoreError> {
-    match shared.server {
-        #[cfg(feature = "etcd")]
-        Server::Etcd(_) => Ok(None),
-        Server::Postgres(ref server) => {
-            let store = server.open(shared)?;
-            PostgresRunStore::beside(Arc::clone(&store))?;
-            store.check().map(Some)
-        }
-        #[cfg(feature = "http")]
-        Server::Http(_) => Ok(None),
-        #[cfg(feature = "redis")]
-        Server::Redis(_) => Ok(None),
-    }
+pub fn check_shared(shared: &SharedStore) -> Result<Option<(String, ServerCheck)>, StoreError> {
+    let Some(server) = shared.postgres() else { return Ok(None) };
+    let store = server.open(shared)?;
+    PostgresRunStore::beside(Arc::clone(&store))?;
+    Ok(Some((server.address.to_string(), store.check()?)))
 }
 
 /// Removes a project that nobody uses any more, with all its leases, requests and runs.
+#[cfg(feature = "postgres")]
 pub fn remove_project(shared: &SharedStore) -> Result<(), StoreError> {
-    match shared.server {
-        #[cfg(feature = "etcd")]
-        Server::Etcd(_) => Ok(()),
-        #[cfg(feature = "postgres")]
-        Server::Postgres(ref server) => PostgresRunStore::beside(server.open(shared)?)?.remove_project(),
-        #[cfg(feature = "http")]
-        Server::Http(_) => Ok(()),
-        #[cfg(feature = "redis")]
-        Server::Redis(_) => Ok(()),
+    match shared.postgres() {
+        Some(server) => PostgresRunStore::beside(server.open(shared)?)?.remove_project(),
+        None => Ok(()),
     }
+}
+
+/// There is no server that has a project.
+#[cfg(not(feature = "postgres"))]
+pub fn remove_project(_shared: &SharedStore) -> Result<(), StoreError> {
+    Ok(())
 }
 
 /// Opens the leases of this location for a command that only reads. None if there is no store yet.
@@ -177,22 +163,20 @@ pub fn open_leases_to_read(location: &Location) -> Result<Option<Engine>, OpenEr
     }
 }
 
-/// Opens the requests and runs of a store that several machines share, and makes the tables where they are missing.
+/// Opens the requests and runs that several machines share, and makes the tables where they are missing. None if they are in the
+/// state folder of each machine.
+#[cfg(feature = "postgres")]
 pub(crate) fn open_shared_runs(shared: &SharedStore) -> Result<Option<Arc<dyn RunStore>>, OpenError> {
-    match shared.server {
-        #[cfg(feature = "etcd")]
-        Server::Etcd(_) => Ok(None),
-        #[cfg(feature = "postgres")]
-        Server::Postgres(ref server) => {
-            let store = server.open(shared)?;
-            store.refuse_moved()?;
-            Ok(Some(Arc::new(PostgresRunStore::beside(store)?)))
-        }
-        #[cfg(feature = "http")]
-        Server::Http(_) => Ok(None),
-        #[cfg(feature = "redis")]
-        Server::Redis(_) => Ok(None),
-    }
+    let Some(server) = &shared.runs else { return Ok(None) };
+    let store = server.open(shared)?;
+    store.refuse_moved()?;
+    Ok(Some(Arc::new(PostgresRunStore::beside(store)?.with_session(shared.session))))
+}
+
+/// Requests and runs are in the state folder of each machine.
+#[cfg(not(feature = "postgres"))]
+pub(crate) fn open_shared_runs(_shared: &SharedStore) -> Result<Option<Arc<dyn RunStore>>, OpenError> {
+    Ok(None)
 }
 
 /// Opens the store of requests and runs in this folder, and creates the folder if it is missing.

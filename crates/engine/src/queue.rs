@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::id::{Owner, RequestId};
+use lockkeeper_core::id::{Owner, RequestId, RunId};
 use lockkeeper_core::lease::{self, Outcome};
 use lockkeeper_core::liveness::{Contract, Proof, Voucher};
 use lockkeeper_core::queue::{Limits, Selection, Stop, ends};
@@ -23,7 +23,7 @@ use lockkeeper_store::runs::{AutoRun, AutoRunChange};
 
 use crate::Engine;
 use crate::runs::{RunError, Runs};
-use crate::work::{ClaimResult, ControlListener, Worker};
+use crate::work::{ClaimResult, ControlListener, Settings, Worker};
 pub use selection::{explain, forecast, selection};
 pub use stop::{FailedCheck, QueueStop};
 
@@ -47,6 +47,16 @@ pub struct QueueBusy {
     pub holder: String,
     /// The auto-run of the holder, if it is known.
     pub auto_run: Option<AutoRun>,
+    /// Whether another program holds the lock file of the queue. `holder` is its run, if the file names one.
+    pub is_foreign: bool,
+}
+
+impl QueueBusy {
+    /// The run that is executed now, if it is known.
+    pub fn current_run(&self) -> Option<&str> {
+        let foreign = Some(self.holder.as_str()).filter(|run| self.is_foreign && !run.is_empty());
+        foreign.or_else(|| self.auto_run.as_ref()?.current.as_ref().map(RunId::as_str))
+    }
 }
 
 /// The result of one step.
@@ -97,10 +107,28 @@ impl QueueRunner {
             let ttl = Ttl::new(aiflow::DEFAULT_TTL).expect("half an hour is a TTL");
             let terms = aiflow::Terms { run_id: None, pid: worker.record().process.pid, ttl };
             match aiflow.lock(&Subject::Queue, terms, WallTime::now()) {
-                Ok(aiflow::Attempt::Locked { lock, .. }) => runner.file = Some(lock),
+                Ok(aiflow::Attempt::Locked { lock, recovered }) => {
+                    runner.file = Some(lock);
+                    if let Some(old) = recovered {
+                        let who = old.state.run_id().unwrap_or("another program");
+                        let code = aiflow::Recovered::REASON_CODE;
+                        worker.warn(format!(
+                            "{code}: took over the lock of {who} on the queue, which had expired"
+                        ));
+                    }
+                }
                 Ok(aiflow::Attempt::Busy(standing)) => {
                     let holder = standing.record.and_then(|record| record.run_id).unwrap_or_default();
-                    return Ok(Err(busy(worker.runs(), holder)?));
+                    // We hold the lease of the queue, so an executor of this store that had the file is gone.
+                    let adopted = is_own_run(worker.runs(), &holder)
+                        .then(|| aiflow.adopt(&Subject::Queue, &holder, terms, WallTime::now()));
+                    match adopted.transpose() {
+                        Ok(Some(Some(lock))) => runner.file = Some(lock),
+                        Ok(Some(None) | None) => {
+                            return Ok(Err(QueueBusy { holder, auto_run: None, is_foreign: true }));
+                        }
+                        Err(error) => return Err(RunError::Machine(std::io::Error::other(error))),
+                    }
                 }
                 Err(error) => return Err(RunError::Machine(std::io::Error::other(error))),
             }
@@ -230,7 +258,7 @@ impl QueueRunner {
     }
 
     /// Executes the retries of a failed run when they are due. Returns the run after its end.
-    fn finish_retries(&mut self, id: &lockkeeper_core::id::RunId) -> Result<Run, RunError> {
+    fn finish_retries(&mut self, id: &RunId) -> Result<Run, RunError> {
         loop {
             let run = self.worker.runs().show(id)?.run;
             let Some(retry_at) = run.retry_at().filter(|_| run.waits_for_retry()) else { return Ok(run) };
@@ -296,6 +324,24 @@ pub fn state(runs: &Runs, leases: &Engine) -> Result<(Option<AutoRun>, Option<Qu
     Ok((None, last.as_ref().and_then(QueueStop::of)))
 }
 
+/// Whether a run is one of this store.
+fn is_own_run(runs: &Runs, run: &str) -> bool {
+    run.parse().is_ok_and(|id| runs.run(&id).is_ok())
+}
+
+/// The other program that holds the lock file of the queue: its run, or else its process. None if the file is free, is not used,
+/// or has a run of this store: then the lease of the queue counts.
+pub fn lock_file_holder(runs: &Runs, settings: &Settings) -> Option<String> {
+    // A file that cannot be read counts as held: run-next reports why.
+    let state = settings.aiflow.as_ref()?.show(&Subject::Queue, WallTime::now()).transpose()?;
+    let Ok(state) = state else { return Some(String::new()) };
+    if state.verdict.is_stale() || state.run_id().is_some_and(|run| is_own_run(runs, run)) {
+        return None;
+    }
+    let process = || Some(format!("process {}", state.record.as_ref()?.pid?));
+    Some(state.run_id().map(str::to_owned).or_else(process).unwrap_or_default())
+}
+
 /// Whether a process holds the queue lock.
 pub fn is_running(leases: &Engine) -> Result<bool, RunError> {
     let target = Target::Name(QUEUE.parse().expect("it is a name"));
@@ -308,7 +354,7 @@ pub fn is_running(leases: &Engine) -> Result<bool, RunError> {
 
 fn busy(runs: &Runs, holder: String) -> Result<QueueBusy, RunError> {
     let auto_run = runs.auto_run()?;
-    Ok(QueueBusy { holder, auto_run })
+    Ok(QueueBusy { holder, auto_run, is_foreign: false })
 }
 
 fn lease_request(worker: &Worker) -> lease::AcquireRequest {

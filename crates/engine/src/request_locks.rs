@@ -1,9 +1,10 @@
 //! Lock files of other programs on a request: who holds it, beside the runs of the store.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lockkeeper_core::request::Request;
 use lockkeeper_formats::aiflow::Subject;
+use lockkeeper_formats::swarm::{Assignment, TASKS_VARIABLE, TaskQueue};
 use lockkeeper_platform::wall_clock::WallTime;
 
 use crate::work::Settings;
@@ -37,6 +38,30 @@ impl Settings {
                 Err(_) => return Some(LockFileHolder { format: "aiflow", path, holder: None }),
             }
         }
+        self.task_lock_holder(request)
+    }
+
+    /// What keeps a run of a request from starting, in words: a lock file of another program, or an assignment in the queue of
+    /// its swarm. Changes nothing.
+    pub fn held_elsewhere(&self, request: &Request) -> Option<String> {
+        if let Some(found) = self.lock_file_holder(request) {
+            let holder = found.holder.as_deref().unwrap_or("another program");
+            return Some(format!("{} is held by {holder}", found.path.display()));
+        }
+        let (swarm, task) = self.swarm.as_ref().zip(request.task())?;
+        let queue = queue_of(request)?;
+        match queue.look(task) {
+            // An expired lock shows that the worker of the task is gone: the next worker takes the task over.
+            Ok(Assignment::Taken(status)) if matches!(swarm.show(task, WallTime::now()), Ok(None)) => {
+                Some(taken_without_lock(task, &status, queue.path()))
+            }
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    fn task_lock_holder(&self, request: &Request) -> Option<LockFileHolder> {
+        let now = WallTime::now();
         let (swarm, task) = self.swarm.as_ref().zip(request.task())?;
         let path = swarm.path(task).unwrap_or_default();
         match swarm.show(task, now) {
@@ -48,4 +73,19 @@ impl Settings {
             Err(_) => Some(LockFileHolder { format: "swarm", path, holder: None }),
         }
     }
+}
+
+/// Why a task waits that is assigned to a worker without a lock. Workers of the original system leave such a task alone, too.
+pub(crate) fn taken_without_lock(task: &str, status: &str, queue: &Path) -> String {
+    let path = queue.display();
+    format!(
+        "task {task} is {status}, without a lock: if nobody works on it, set its status to `pending` in {path}"
+    )
+}
+
+/// The queue of the swarm that a request was imported from.
+pub(crate) fn queue_of(request: &Request) -> Option<TaskQueue> {
+    let (_, path) =
+        request.env.iter().find(|(name, path)| name == TASKS_VARIABLE && path.starts_with('/'))?;
+    Some(TaskQueue::new(path))
 }

@@ -24,6 +24,7 @@ pub mod swarm;
 pub mod template;
 mod wait;
 mod workers;
+pub(super) mod write_again;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -234,7 +235,7 @@ impl Runs {
         Ok(Self { store, folder, liveness, root: Some(location.root.clone()) })
     }
 
-    /// Runs of this machine, under leases of a server that keeps no runs.
+    /// Runs of this machine, under leases that several machines share.
     fn local(store: Arc<dyn RunStore>, location: &Location) -> Result<Self, RunError> {
         Ok(Self { root: None, ..Self::shared(store, location)? })
     }

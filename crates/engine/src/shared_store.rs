@@ -28,13 +28,16 @@ use crate::{Engine, MachineProbe, sessions};
 /// The longest name of a project.
 const LONGEST_PROJECT: usize = 100;
 
-/// Leases, requests and runs of one project on a server.
+/// Leases, requests and runs of one project on a server, or the runs on a second one.
 #[derive(Clone, Debug)]
 pub struct SharedStore {
     pub(crate) server: Server,
+    /// The server of requests and runs. None if they are in the state folder of each machine.
+    #[cfg(feature = "postgres")]
+    pub(crate) runs: Option<PostgresServer>,
     project: String,
     pub(crate) connect_timeout: Duration,
-    session: Ttl,
+    pub(crate) session: Ttl,
 }
 
 /// The kind of server.
@@ -55,6 +58,8 @@ pub(crate) enum Server {
 pub struct SharedStoreSettings<'s> {
     /// The address, such as `postgres://HOST/DATABASE`, `etcds://HOST,HOST`, `rediss://HOST` or `https://HOST`.
     pub address: &'s str,
+    /// The store of requests and runs, if it is another one: `postgres://HOST/DATABASE`, or `sqlite:PATH` for a folder of each machine.
+    pub runs: Option<&'s str>,
     /// The project. Leases of two projects never conflict.
     pub project: Option<&'s str>,
     /// A file with the password, or the token, and nothing else.
@@ -74,6 +79,12 @@ pub enum SharedStoreError {
     /// The address cannot be used.
     #[error(transparent)]
     Address(#[from] AddressError),
+    /// The address of requests and runs cannot be used.
+    #[error("the address in `runs` cannot be used")]
+    Runs(#[source] AddressError),
+    /// Such a server keeps leases only.
+    #[error("`runs` cannot name {0}, which keeps leases only")]
+    KeepsNoRuns(&'static str),
     /// No project is named.
     #[error("a store that several machines share needs the name of a project")]
     NoProject,
@@ -115,9 +126,13 @@ fn begins_with(address: &str, schemes: &[&str]) -> bool {
 impl SharedStore {
     /// Reads the settings. Does not connect.
     pub fn new(settings: SharedStoreSettings<'_>) -> Result<Self, SharedStoreError> {
-        let SharedStoreSettings { address, project, password_file, connect_timeout, session, grace } =
+        let SharedStoreSettings { address, runs, project, password_file, connect_timeout, session, grace } =
             settings;
         let server = server(address, password_file)?;
+        #[cfg(feature = "postgres")]
+        let runs = runs_server(runs, &server)?;
+        #[cfg(not(feature = "postgres"))]
+        check_runs(runs)?;
         let project = project.ok_or(SharedStoreError::NoProject)?;
         let is_plain = |character: char| !character.is_control() && !character.is_whitespace();
         if project.is_empty() || project.len() > LONGEST_PROJECT || !project.chars().all(is_plain) {
@@ -128,7 +143,15 @@ impl SharedStore {
             let (session, longest) = (session.get(), sessions::longest_grace(session.get()));
             return Err(SharedStoreError::ShortSession { session, grace, shortest, longest });
         }
-        Ok(Self { server, project: project.to_owned(), connect_timeout, session })
+        let project = project.to_owned();
+        Ok(Self {
+            server,
+            #[cfg(feature = "postgres")]
+            runs,
+            project,
+            connect_timeout,
+            session,
+        })
     }
 
     /// The name of the project.
@@ -155,17 +178,21 @@ impl SharedStore {
         format!("{}#{}", self.address(), self.project)
     }
 
-    /// Whether the server keeps requests and runs as well. Otherwise they are in the state folder of each machine.
+    /// Whether a server keeps requests and runs. Otherwise they are in the state folder of each machine.
     pub fn keeps_runs(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        return self.runs.is_some();
+        #[cfg(not(feature = "postgres"))]
+        return false;
+    }
+
+    /// The PostgreSQL server of the leases, else that of requests and runs.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn postgres(&self) -> Option<&PostgresServer> {
         match self.server {
-            #[cfg(feature = "etcd")]
-            Server::Etcd(_) => false,
-            #[cfg(feature = "http")]
-            Server::Http(_) => false,
-            #[cfg(feature = "postgres")]
-            Server::Postgres(_) => true,
-            #[cfg(feature = "redis")]
-            Server::Redis(_) => false,
+            Server::Postgres(ref server) => Some(server),
+            #[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
+            _ => self.runs.as_ref(),
         }
     }
 
@@ -204,6 +231,45 @@ fn server(address: &str, password_file: Option<&Path>) -> Result<Server, SharedS
         redis(address, password_file)
     } else {
         postgres(address, password_file)
+    }
+}
+
+/// The server of requests and runs: that of the setting `runs`, else that of the leases if it is PostgreSQL.
+#[cfg(feature = "postgres")]
+fn runs_server(setting: Option<&str>, leases: &Server) -> Result<Option<PostgresServer>, SharedStoreError> {
+    let beside = match leases {
+        Server::Postgres(server) => Some(server),
+        #[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
+        _ => None,
+    };
+    let Some(setting) = setting else { return Ok(beside.cloned()) };
+    if !keeps_runs(setting)? {
+        return Ok(None);
+    }
+    let address = PostgresAddress::parse(setting, &variable, None).map_err(SharedStoreError::Runs)?;
+    // Leases and runs on one server share their connections.
+    let is_beside = |server: &&PostgresServer| server.address.to_string() == address.to_string();
+    Ok(Some(beside.filter(is_beside).cloned().unwrap_or_else(|| PostgresServer::new(address))))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn check_runs(setting: Option<&str>) -> Result<(), SharedStoreError> {
+    match setting.map(keeps_runs).transpose()? {
+        Some(true) => Err(SharedStoreError::NotBuilt("PostgreSQL")),
+        Some(false) | None => Ok(()),
+    }
+}
+
+/// Whether `runs` names a server that keeps requests and runs. A folder is one of each machine.
+fn keeps_runs(address: &str) -> Result<bool, SharedStoreError> {
+    let kinds = [
+        (ETCD, "an etcd cluster"),
+        (HTTP, "a folder that `lockkeeper serve` serves"),
+        (REDIS, "a Redis server"),
+    ];
+    match kinds.iter().find(|(schemes, _)| begins_with(address, schemes)) {
+        Some((_, kind)) => Err(SharedStoreError::KeepsNoRuns(kind)),
+        None => Ok(begins_with(address, POSTGRES)),
     }
 }
 

@@ -51,6 +51,8 @@ use std::time::Duration;
 pub(crate) use claimer::why;
 pub use claimer::{ClaimResult, Claimed};
 pub use events::{Listener, WorkerEvent};
+#[cfg(feature = "stages")]
+pub(crate) use lock_files::remove_of_ended;
 pub use orphans::Orphans;
 #[cfg(feature = "stages")]
 pub(crate) use processes::RUN_ID;

@@ -136,6 +136,11 @@ impl Aiflow {
         Self { root: root.into() }
     }
 
+    /// Returns the root of the project.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Returns the path of a lock file.
     pub fn path(&self, subject: &Subject) -> Result<PathBuf, AiflowError> {
         Ok(self.locks().join(file_name(subject)?.as_str()))

@@ -48,6 +48,13 @@ impl Json {
         }
     }
 
+    /// Removes a key of an object.
+    pub fn remove(&mut self, key: &str) {
+        if let Self::Object(fields) = self {
+            fields.retain(|(name, _)| name != key);
+        }
+    }
+
     /// Returns a text.
     pub fn as_text(&self) -> Option<&str> {
         match self {

@@ -20,7 +20,7 @@
 //!     ..Input::default()
 //! };
 //! let mut caller =
-//!     Caller { lang: Lang::En, confirm: &mut |_| false, tell: &mut |_| {}, pid: std::process::id() };
+//!     Caller { lang: Lang::En, answer_lang: Lang::En, confirm: &mut |_| false, tell: &mut |_| {}, pid: std::process::id() };
 //! let answer = run(&input.check()?, &Machine::real(), &mut caller);
 //! assert_eq!(answer.status, Status::Acquired);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -44,7 +44,7 @@ mod translations;
 use std::time::Duration;
 
 pub use decide::{Found, Question, Step, decide};
-pub use flow::{Caller, Machine, run};
+pub use flow::{Caller, Machine, Notice, run};
 pub use gitignore::is_ignored;
 pub use held::release_held;
 pub use input::{Call, Input, LOCK_FILE_NAME};

@@ -79,6 +79,7 @@ fn sprint_file(folder: &Path) -> Format {
     let lock_and_unlock = move || {
         let mut caller = Caller {
             lang: Lang::En,
+            answer_lang: Lang::En,
             confirm: &mut |question| panic!("{question}"),
             tell: &mut |_| {},
             pid: std::process::id(),

@@ -55,6 +55,7 @@ mod work;
 mod work_live;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 
 use anstyle::Style;
 use clap::{ArgMatches, Command, FromArgMatches};
@@ -256,9 +257,19 @@ fn parse(args: &[OsString]) -> Result<ArgMatches, clap::Error> {
 fn usage(error: &clap::Error, args: &[OsString]) -> Exit {
     use clap::error::ErrorKind;
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // If this cannot be printed, there is nothing else to do.
-        let _ = error.print();
-        return if error.use_stderr() { Exit::Usage } else { Exit::Done };
+        let printed = error.print().and_then(|()| io::stdout().flush());
+        if error.use_stderr() {
+            return Exit::Usage;
+        }
+        print::went_on(printed);
+        let written = print::check_written("nothing was done");
+        return written.map_or_else(
+            |report| {
+                print::report(&report, false, context::language_of(None));
+                report.exit()
+            },
+            |()| Exit::Done,
+        );
     }
     let words: Vec<String> = args.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lockkeeper_core::id::Owner;
 use lockkeeper_engine::config::ProjectConfig;
-use lockkeeper_engine::location::{Location, LocationInputs, LocationSource};
+use lockkeeper_engine::location::{Location, LocationInputs, LocationSource, without_links};
 use lockkeeper_engine::open::open_leases;
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::{Engine, Resident};
@@ -70,7 +70,7 @@ impl Keeper {
     /// Opens the state folder. Creates it if it does not exist.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         // Only a store of several machines needs the root of the project.
-        let (state, root) = (folder.as_ref().to_owned(), folder.as_ref().to_owned());
+        let (state, root) = (without_links(folder.as_ref()), folder.as_ref().to_owned());
         Self::at(Location { state, root, source: LocationSource::Named, shared: None })
     }
 

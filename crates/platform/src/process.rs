@@ -9,6 +9,7 @@ mod orphans;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,6 +120,13 @@ pub fn foreign_user(process: ProcessRef) -> Option<u32> {
     let number = checked(process.pid)?;
     let user = process_table::user(process.pid)?;
     (test_kill_process(number) == Err(Errno::PERM) && is_same(process).unwrap_or(false)).then_some(user)
+}
+
+/// Whether a process executes the same program file as this one. False if that cannot be seen. Only Linux shows it.
+pub fn has_own_program(process: ProcessRef) -> bool {
+    let program =
+        |of: &str| std::fs::metadata(format!("/proc/{of}/exe")).map(|file| (file.dev(), file.ino()));
+    matches!((program("self"), program(&process.pid.to_string())), (Ok(own), Ok(other)) if own == other)
 }
 
 /// Checks whether the process still lives. Sends no signal.

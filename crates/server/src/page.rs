@@ -81,6 +81,8 @@ struct Layout {
     theme: &'static str,
     tab: &'static str,
     queue: Option<Banner>,
+    /// The run or process of another program that holds the lock file of the queue.
+    held_by: Option<String>,
     /// Why the queue stopped, if a person should look at it.
     stop: Option<StopNotice>,
     /// What needs a person.
@@ -145,6 +147,7 @@ impl Layout {
             theme,
             tab: "",
             queue: None,
+            held_by: None,
             stop: None,
             attention: Attention::default(),
             has_session: false,
@@ -192,12 +195,16 @@ impl FromRequestParts<AppState> for Layout {
         let reader = parts.extensions.get::<RequestLanguage>();
         let language = reader.map_or(state.settings().language, |reader| reader.0);
         let texts = Texts::of(language);
-        let ((auto, stop), attention) = state
+        let ((auto, stop), file_holder, attention) = state
             .blocking(move |state| {
                 let attention = Attention::read(state, texts)?;
-                Ok((queue::state(state.runs(), state.leases())?, attention))
+                let file_holder = queue::lock_file_holder(state.runs(), &state.settings().execution);
+                Ok((queue::state(state.runs(), state.leases())?, file_holder, attention))
             })
             .await?;
+        // An auto-run that has not begun its first run holds the file itself.
+        let held_by = file_holder.filter(|_| auto.is_none());
+        let stop = stop.filter(|_| held_by.is_none());
         let stop = stop.and_then(|stop| StopNotice::new(&stop, language, state.messages()));
         let queue = auto.map(|auto| Banner {
             runs: auto.runs,
@@ -206,7 +213,15 @@ impl FromRequestParts<AppState> for Layout {
         });
         let has_session = matches!(parts.extensions.get::<Access>(), Some(Access::Session(_)));
         let is_shared = state.runs().is_shared();
-        Ok(Self { queue, stop, attention, has_session, is_shared, ..Self::new(language, &parts.headers) })
+        Ok(Self {
+            queue,
+            held_by,
+            stop,
+            attention,
+            has_session,
+            is_shared,
+            ..Self::new(language, &parts.headers)
+        })
     }
 }
 

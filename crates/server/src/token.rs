@@ -131,7 +131,10 @@ fn read(path: &Path) -> Result<(String, Stamp), TokenError> {
     let mut options = OpenOptions::new();
     let mut file = options.read(true).custom_flags(NO_FOLLOW | NO_WAIT).open(path).map_err(failed)?;
     let facts = file.metadata().map_err(failed)?;
-    if !facts.is_file() || facts.mode() & 0o077 != 0 {
+    if !facts.is_file() {
+        return Err(failed(io::Error::other("it is not a regular file")));
+    }
+    if facts.mode() & 0o077 != 0 {
         return Err(TokenError::Exposed { path: path.to_owned(), mode: facts.mode() & 0o7777 });
     }
     let mut text = String::new();

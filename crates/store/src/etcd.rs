@@ -70,6 +70,8 @@ pub struct EtcdStore {
     newest: AtomicI64,
     /// The offset of the latest note that this process knows; 0 at first.
     offset: AtomicU64,
+    /// The largest sum of revision and offset that this process knows: numbers are made of it.
+    seen: AtomicU64,
 }
 
 /// What was read in one transaction.
@@ -98,8 +100,15 @@ impl EtcdStore {
     /// Opens the leases of a project, and makes its first keys where they are missing.
     pub fn open(address: EtcdAddress, project: &str, connect_timeout: Duration) -> Result<Self, StoreError> {
         let server = Server::new(address, connect_timeout)?;
-        let (clock, newest, offset) = (StoreClock::new(0), AtomicI64::new(0), AtomicU64::new(0));
-        let store = Self { server, keys: Keys::new(project), clock, asked: Asked::default(), newest, offset };
+        let store = Self {
+            server,
+            keys: Keys::new(project),
+            clock: StoreClock::new(0),
+            asked: Asked::default(),
+            newest: AtomicI64::new(0),
+            offset: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+        };
         let about = || vec![Op::Range(keys::get(store.keys.about())).into()];
         let found = store.server.txn(&TxnRequest { success: about(), ..TxnRequest::default() })?;
         let header = found.header.clone().unwrap_or_default();
@@ -178,6 +187,7 @@ impl EtcdStore {
             let head = Head { response, base, last, memory, seconds, goes_back };
             let Some(note) = self.note(&head)? else { continue };
             self.newest.fetch_max(revision, Ordering::Relaxed);
+            self.seen.fetch_max(revision.cast_unsigned() + note.offset, Ordering::Relaxed);
             let first = number_at(revision, note);
             let numbers = draws.then(|| first..first + (1 << BLOCK));
             return Ok(Read { revision, answers: answers.collect(), numbers, note });
@@ -208,7 +218,10 @@ impl EtcdStore {
         // A new leader may count anew, also if that does not show yet: the clock goes on from the last commit.
         let mut now = clock::counted(base, seconds).max(Moment::from_micros(last));
         let mut new_base = clock::base_at(now, seconds);
-        let is_behind = is_replaced && self.clock.now() > now.after(TOLERANCE);
+        let is_earlier = self.clock.now() > now.after(TOLERANCE);
+        let draws_again =
+            head.response.revision.cast_unsigned() + note.offset <= self.seen.load(Ordering::Relaxed);
+        let is_behind = is_replaced && (is_earlier || draws_again);
         if is_same && !counts_anew && !is_behind {
             self.offset.store(note.offset, Ordering::Relaxed);
             return Ok(Some(note));
@@ -260,7 +273,9 @@ impl EtcdStore {
             goes_back,
             now,
             seconds,
-            unix_seconds: (WallTime::now().as_micros() / 1_000_000).max(0).cast_unsigned(),
+            unix_micros: WallTime::now().as_micros(),
+            revision: header.revision.cast_unsigned(),
+            seen: self.seen.load(Ordering::Relaxed),
         })
     }
 

@@ -158,7 +158,7 @@ impl PostgresStore {
     }
 
     /// Lets the server note that it is a new incarnation, or has lost something. Returns since when it has lost nothing.
-    fn notice(&self, has_forgotten: bool) -> Result<Moment, StoreError> {
+    pub(crate) fn notice(&self, has_forgotten: bool) -> Result<Moment, StoreError> {
         let params: [(&(dyn ToSql + Sync), Type); 2] =
             [(&self.project, Type::INT4), (&has_forgotten, Type::BOOL)];
         let noticed = self.call(|server| server.query("SELECT lockkeeper.notice($1, $2)", &params))?;

@@ -134,6 +134,12 @@ pub trait RunStore: Send + Sync {
         Ok(Renewal::Gone)
     }
 
+    /// Until when nothing can be claimed, as far as this process knows: the store may have lost claims, and workers write again what they
+    /// execute. Until then claims return no run, and transitions that claim a run conflict.
+    fn silent_until(&self) -> Option<Moment> {
+        None
+    }
+
     /// Removes a worker.
     fn remove_worker(&self, id: &WorkerId) -> Result<(), StoreError>;
 

@@ -151,6 +151,13 @@ impl EtcdCluster {
         self.start_again();
     }
 
+    /// Kills the only member, and starts one with an empty data folder in its place.
+    pub fn lose_data(&mut self) {
+        self.kill(0);
+        std::fs::remove_dir_all(self.folder.path().join("data0")).unwrap();
+        self.start_again();
+    }
+
     /// Kills the only member, and starts it again.
     pub fn restart(&mut self) {
         self.kill(0);

@@ -15,7 +15,7 @@ pub struct Sample {
 }
 
 /// Environment variables of harnesses and of this program that a hook of another harness must not see.
-pub const FOREIGN: [&str; 8] = [
+pub const FOREIGN: [&str; 9] = [
     "CLAUDE_CODE_SESSION_ID",
     "CLAUDE_PID",
     "COPILOT_CLI",
@@ -23,6 +23,7 @@ pub const FOREIGN: [&str; 8] = [
     "LOCKKEEPER_DIR",
     "LOCKKEEPER_OWNER",
     "LOCKKEEPER_PID",
+    "LOCKKEEPER_RUNS",
     "LOCKKEEPER_STORE",
 ];
 

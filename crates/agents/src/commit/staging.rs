@@ -7,12 +7,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use lockkeeper_core::id::Owner;
 use lockkeeper_engine::Engine;
+use lockkeeper_platform::access;
 
 use super::entry::{Entry, made};
 use super::index::{OwnIndex, set_in_common_index};
@@ -143,6 +145,8 @@ fn write(state: &Path, known: &[(String, PathBuf)]) -> io::Result<()> {
         bytes.extend_from_slice(&[owner.as_bytes(), b"\0", path.as_os_str().as_bytes(), b"\0"].concat());
     }
     let new = state.join(format!("{FILE}.new"));
-    fs::write(&new, bytes)?;
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    access::inherit(&file, state)?;
+    file.write_all(&bytes)?;
     fs::rename(new, state.join(FILE))
 }

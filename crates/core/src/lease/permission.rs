@@ -54,7 +54,8 @@ impl Caller {
         }
     }
 
-    fn is_in_family_of(&self, claim: &Claim) -> bool {
+    /// Whether the process of the claim is the caller or one of its ancestors.
+    pub fn is_in_family_of(&self, claim: &Claim) -> bool {
         let proof = &claim.proof;
         let Some((origin, processes)) = &self.processes else { return false };
         let same_pids =

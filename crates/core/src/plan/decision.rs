@@ -134,7 +134,8 @@ impl Verdict {
             Subject::Conflict(place) => {
                 let conflict = &input.findings.conflicts[place];
                 let (a, b) = (id(conflict.group1), id(conflict.group2));
-                (format!("`{a}` and `{b}` both match `{}`", conflict.witness), 2)
+                let do_what = if conflict.is_predicted { "probably change" } else { "match" };
+                (format!("`{a}` and `{b}` both {do_what} `{}`", conflict.witness), 2)
             }
             Subject::Folder(place) => {
                 let folder = &input.findings.same_dir[place];

@@ -4,6 +4,7 @@
 
 mod finish;
 mod mark;
+mod write_again;
 
 use thiserror::Error;
 
@@ -17,6 +18,7 @@ use crate::request::Request;
 
 pub use finish::{AttemptOutcome, FinishPolicy, NEEDS_INPUT_CODE, finish};
 pub use mark::{Mark, mark, succeed_elsewhere};
+pub use write_again::write_again;
 
 /// The next record of a run, and its event. A store writes both or none, and only if the run has the version before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +36,8 @@ pub enum TransitionError {
     /// The run is in a state that does not allow it.
     #[error(transparent)]
     Status(#[from] NoSuchMove),
-    /// The run was claimed again, by another worker.
-    #[error("the run was claimed again: claim {given} is over, the current one is {current}")]
+    /// The run has another claim number: another worker has claimed it since.
+    #[error("claim {given} does not count: the current claim of the run is {current}")]
     Claim {
         /// The claim that the caller has.
         given: u64,
@@ -56,6 +58,9 @@ pub enum TransitionError {
     /// No worker executes the run: the end of this attempt is recorded already.
     #[error("no worker executes the run")]
     NotExecuted,
+    /// The store may have lost claims, and their workers write them again.
+    #[error("the store has lost data: nothing is claimed until workers have written again what they execute")]
+    Silent,
 }
 
 /// A worker that claims a run, and what it holds for the run.

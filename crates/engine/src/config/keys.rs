@@ -17,7 +17,7 @@ pub(super) struct Known {
 }
 
 /// Every setting, in the order of `lockkeeper config`.
-pub(super) const KNOWN: [Known; 21] = [
+pub(super) const KNOWN: [Known; 22] = [
     Known {
         key: "dir",
         variable: "LOCKKEEPER_DIR",
@@ -30,6 +30,13 @@ pub(super) const KNOWN: [Known; 21] = [
         variable: "LOCKKEEPER_STORE",
         default: None,
         meaning: "the store of leases and runs: sqlite:PATH, or for several machines postgres://HOST/DATABASE, etcds://HOST,HOST, rediss://HOST, unix:SOCKET of Redis or https://HOST of `lockkeeper serve` (leases only)",
+        check: not_empty,
+    },
+    Known {
+        key: "runs",
+        variable: "LOCKKEEPER_RUNS",
+        default: None,
+        meaning: "the store of requests and runs, beside a `store` of several machines: postgres://HOST/DATABASE, or sqlite:PATH for a folder of each machine; if not set, PostgreSQL as `store` keeps them, else the state folder of each machine",
         check: not_empty,
     },
     Known {
@@ -57,7 +64,7 @@ pub(super) const KNOWN: [Known; 21] = [
         key: "password_file",
         variable: "LOCKKEEPER_PASSWORD_FILE",
         default: None,
-        meaning: "a file with the password of the store, or the token of its server, which only its owner may read",
+        meaning: "a file with the password of `store`, or the token of its server, which only its owner may read",
         check: not_empty,
     },
     Known {

@@ -37,8 +37,9 @@ impl ProjectConfig {
     /// Finds the stores that the settings name. Paths of flags and variables are relative to `cwd`. Fails if the settings name no
     /// store that can be; the inner result fails if the git folder cannot be looked at.
     pub fn locate(self, cwd: &Path) -> Result<Result<Location, LocationError>, Report> {
-        let named = named_folder(&self.config, &self.root)?.map(|named| cwd.join(named));
-        let shared = shared_store(&self.config, &self.root)?;
+        let runs = runs_setting(&self.config)?;
+        let named = named_folder(&self.config, runs, &self.root)?.map(|named| cwd.join(named));
+        let shared = shared_store(&self.config, runs, &self.root)?;
         let located = match named {
             Some(named) => LocationInputs { named: Some(named), ..self.inputs }.locate(),
             None => self.unnamed,
@@ -47,14 +48,41 @@ impl ProjectConfig {
     }
 }
 
-/// The state folder that `dir` or `store` names. If both are set, the one from the stronger source wins, and `store` wins a
+/// A setting that has a value.
+fn setting<'c>(config: &'c Config, key: &str) -> Option<&'c Setting> {
+    config.settings().iter().find(|setting| setting.key == key && setting.value.is_some())
+}
+
+/// The setting `runs`, if it counts: a folder that a stronger source names as `store` has both, leases and runs. Fails if the leases
+/// are those of one machine, because they would not protect the runs of others.
+fn runs_setting(config: &Config) -> Result<Option<&Setting>, Report> {
+    let Some(runs) = setting(config, "runs") else { return Ok(None) };
+    let address = runs.value.as_deref().unwrap_or_default();
+    if is_folder(&runs) {
+        folder_of_store(address)?;
+    }
+    let (what, hint) = match setting(config, "store") {
+        Some(store) if !is_folder(&store) => return Ok(Some(runs)),
+        Some(store) if store.source.rank() > runs.source.rank() => return Ok(None),
+        Some(_) | None if is_folder(&runs) => (
+            "leases and runs of one machine are in one folder",
+            format!("write `store = {address:?}` instead of `runs`"),
+        ),
+        Some(_) | None => (
+            "`runs` names a server, and the leases of one machine do not protect the runs of others",
+            "write `store = \"postgres://HOST/DATABASE\"` instead of `runs`, which keeps both, or name the server of the leases as well: `store = \"etcds://HOST,HOST\"`".to_owned(),
+        ),
+    };
+    Err(Report::new(Exit::Usage, "STORE_SETTINGS", what.to_owned()).with_hint(hint))
+}
+
+/// The state folder that `dir`, `store` or `runs` names. If several are set, the one from the stronger source wins, and `dir` loses a
 /// tie.
-fn named_folder(config: &Config, root: &Path) -> Result<Option<PathBuf>, Report> {
-    let setting =
-        |key: &str| config.settings().iter().find(|setting| setting.key == key && setting.value.is_some());
-    let (dir, store) = (setting("dir"), setting("store").filter(is_folder));
+fn named_folder(config: &Config, runs: Option<&Setting>, root: &Path) -> Result<Option<PathBuf>, Report> {
+    let dir = setting(config, "dir");
+    let store = setting(config, "store").filter(is_folder).or(runs.filter(is_folder));
     let store_wins = match (dir, store) {
-        (Some(dir), Some(store)) => store.source >= dir.source,
+        (Some(dir), Some(store)) => store.source.rank() >= dir.source.rank(),
         (None, Some(_)) => true,
         (Some(_) | None, None) => false,
     };
@@ -92,13 +120,19 @@ fn without_password(address: &str) -> String {
 }
 
 /// The store that several machines share, if `store` names one.
-fn shared_store(config: &Config, root: &Path) -> Result<Option<SharedStore>, Report> {
+fn shared_store(config: &Config, runs: Option<&Setting>, root: &Path) -> Result<Option<SharedStore>, Report> {
     let address = config.text("store").filter(|address| is_server(address));
-    address.map(|address| shared_store_at(address, config, root)).transpose()
+    let runs = runs.and_then(|setting| setting.value.as_deref());
+    address.map(|address| shared_store_at(address, runs, config, root)).transpose()
 }
 
-/// The store at this address, with all other settings.
-pub fn shared_store_at(address: &str, config: &Config, root: &Path) -> Result<SharedStore, Report> {
+/// The store at this address, with all other settings. `runs` names another one for requests and runs.
+pub fn shared_store_at(
+    address: &str,
+    runs: Option<&str>,
+    config: &Config,
+    root: &Path,
+) -> Result<SharedStore, Report> {
     let (Some(connect_timeout), Some(session)) = (config.span("connect_timeout"), config.ttl("session"))
     else {
         return Err(Report::usage("`connect_timeout` and `session` have to be spans of time"));
@@ -106,6 +140,7 @@ pub fn shared_store_at(address: &str, config: &Config, root: &Path) -> Result<Sh
     let password_file = config.text("password_file").map(|path| root.join(path));
     let settings = SharedStoreSettings {
         address,
+        runs,
         project: config.text("project"),
         password_file: password_file.as_deref(),
         connect_timeout: connect_timeout.max(Duration::from_millis(1)),
@@ -134,7 +169,14 @@ fn refused(address: &str, error: &SharedStoreError) -> Report {
             format_span(Duration::from_secs(longest.as_secs()))
         ),
         SharedStoreError::BadProject(_) => "a name has up to 100 characters, and no blanks".to_owned(),
+        SharedStoreError::KeepsNoRuns(_) => {
+            "write `runs = \"postgres://HOST/DATABASE\"`, or remove it: then they are in the state folder of each machine".to_owned()
+        }
         SharedStoreError::Address(error) => match Hints::of(address).of_error(error) {
+            Some(hint) => hint,
+            None => return report,
+        },
+        SharedStoreError::Runs(error) => match Hints::of("postgres").of_error(error) {
             Some(hint) => hint,
             None => return report,
         },

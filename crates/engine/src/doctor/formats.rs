@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper_core::time::format_span;
+use lockkeeper_formats::aiflow::Subject;
 use lockkeeper_formats::group::{self, Liveness, Survey};
 use lockkeeper_formats::registry::Entry;
 use lockkeeper_formats::sprint::{self, Answer, LockInfo, Status as SprintStatus};
@@ -97,10 +98,11 @@ pub(super) fn aiflow(context: &Context<'_>) -> Finding {
     let files = match context.requests() {
         Ok(files) => files.iter().map(|(subject, found)| {
             let found = found.as_ref().map(|standing| standing.verdict);
-            (
-                Sentence::Literal(subject.to_string()),
-                found.map_err(|error| (with_causes(error), error.hint())),
-            )
+            let subject = match subject {
+                Subject::Queue => said("item.queue"),
+                Subject::Request(id) => said("item.request").with("id", id),
+            };
+            (subject, found.map_err(|error| (with_causes(error), error.hint())))
         }),
         Err(error) => return Finding::warn(with_causes(error), error.hint()).with_recovered(recovered),
     };

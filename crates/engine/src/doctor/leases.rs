@@ -74,9 +74,12 @@ pub(super) fn unknown(context: &Context<'_>) -> Finding {
     let list = unknown.iter().map(|holder| {
         let (lease, here) = (&holder.lease, engine.probe().origin());
         let place = &lease.claim.proof.origin;
-        let item = match place.host == here.host {
-            true => said("item.of_namespace"),
-            false => said("item.of_in").with("place", &place.host),
+        let item = if place.host != here.host {
+            said("item.of_in").with("place", &place.host)
+        } else if place.pid_namespace == here.pid_namespace {
+            said("item.of_life")
+        } else {
+            said("item.of_namespace")
         };
         item.with("id", lease.id).with("owner", &lease.claim.owner)
     });

@@ -22,8 +22,8 @@ use crate::messages::{Language, Phrases, Sentence, said};
 use crate::open::open_leases;
 use crate::runs::{RunError, Runs};
 use crate::work::{
-    RUN_ID, STAGE_GONE, Settings, UnattendedFindings, Worker, mend_stage, unattended_findings,
-    write_stage_end,
+    RUN_ID, STAGE_GONE, Settings, UnattendedFindings, Worker, mend_stage, remove_of_ended,
+    unattended_findings, write_stage_end,
 };
 
 /// At most this many run folders are examined.
@@ -62,7 +62,13 @@ pub(super) fn store(context: &Context<'_>) -> Finding {
 pub(super) fn without_worker(context: &Context<'_>) -> Finding {
     // The check `run-store` says why the store does not open.
     let Ok(Some(runs)) = context.runs() else { return Finding::pass(NO_RUNS) };
-    let Some(leases) = context.engine() else { return Finding::pass("the lease store does not open") };
+    let Some(leases) = context.engine() else {
+        // No worker of ours has used this store. The check `store` says so if it does not open.
+        return match outside(runs) {
+            Ok(outside) => describe(&UnattendedFindings::default(), outside),
+            Err(error) => Finding::fail(with_causes(&error), error.hint()),
+        };
+    };
     let mut ended = Vec::new();
     let found = unattended_findings(runs, leases).and_then(|found| {
         if context.pass == Pass::Quick || found.is_empty() {
@@ -72,6 +78,8 @@ pub(super) fn without_worker(context: &Context<'_>) -> Finding {
             if let Some(after) = runs.end_unattended(run, outcome)? {
                 // The file is for people. A run that has ended has its end in the store.
                 let _ = write_stage_end(&runs.folder_of(&run.id), &after);
+                // If they stay, they expire; the check `aiflow` shows them then.
+                let _ = remove_of_ended(&after, &runs.folder_of(&run.id));
                 ended.push(recovered(&after));
             }
         }

@@ -25,17 +25,30 @@ impl Runs {
 
     /// Claims this run. None if another worker was first, or if the run cannot be claimed any more.
     ///
-    /// The claim is on the disk when this returns.
-    pub(crate) fn claim_for(&self, run: &Run, claimant: &Claimant) -> Result<Option<Run>, StoreError> {
+    /// The claim is on the disk when this returns. The event of the claim has `note`, too.
+    pub(crate) fn claim_for(
+        &self,
+        run: &Run,
+        claimant: &Claimant,
+        note: Option<&str>,
+    ) -> Result<Option<Run>, StoreError> {
         let claimed = self.try_move(run.clone(), |run, now| {
-            if run.is_given_up(now.moment) {
+            if run.is_given_up(now.moment) || self.is_silent() {
                 return Err(());
             }
-            transition::claim(run, claimant.clone(), now).map_err(|_| ())
+            let mut claim = transition::claim(run, claimant.clone(), now).map_err(|_| ())?;
+            let texts = claim.event.message.iter().map(String::as_str).chain(note);
+            claim.event.message = Some(texts.collect::<Vec<_>>().join("; "));
+            Ok(claim)
         })?;
         let Ok(claimed) = claimed else { return Ok(None) };
         self.store.sync()?;
         Ok(Some(claimed))
+    }
+
+    /// Whether nothing can be claimed, because the store may have lost claims: workers write again what they execute.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.store.silent_until().is_some()
     }
 
     /// Claims the first queued run that needs neither a lease nor a lock file.

@@ -78,7 +78,7 @@ impl Runs {
         let mut ended: Vec<Option<Run>> = vec![None; ends.len()];
         let mut claimed = if retried { self.claimed_before(claims)? } else { Vec::new() };
         let mut claims = Some(claims).filter(|claims| claimed.is_empty() && !claims.locks.is_empty());
-        let mut open = self.current_records(&ends)?;
+        let mut open = self.current_records(&ends, retried)?;
         while !open.is_empty() || claims.is_some() {
             let mut transitions = Vec::new();
             let mut moves = Vec::new();
@@ -105,7 +105,8 @@ impl Runs {
                 // If the first transition of a run conflicts, so do the others.
                 if let Moved::Conflict(current) = &done.moved[first] {
                     ended[place] = None;
-                    open.extend(current.as_ref().map(|current| (place, Run::clone(current))));
+                    let current = current.as_deref().cloned();
+                    open.extend(self.or_again(current, ends[place])?.map(|current| (place, current)));
                 }
             }
         }
@@ -137,54 +138,71 @@ impl Runs {
     /// The runs of these ends, each with its place in the list.
     ///
     /// A short command's run has not changed since its claim, so the record of the claim is used for commands that ended by
-    /// themselves. For a longer one the process was recorded: the first write conflicts, and a second transaction follows.
-    fn current_records(&self, ends: &[&AttemptResult]) -> Result<Vec<(usize, Run)>, StoreError> {
-        let is_simple =
-            |end: &AttemptResult| matches!(end.outcome, Outcome::Observed(AttemptOutcome::Ended(_)));
+    /// themselves. For a longer one the process was recorded: the first write conflicts, and a second transaction follows. A
+    /// call that failed may have reached a server that was restored since, where the run may be that of another worker.
+    fn current_records(
+        &self,
+        ends: &[&AttemptResult],
+        retried: bool,
+    ) -> Result<Vec<(usize, Run)>, StoreError> {
+        let is_simple = |end: &AttemptResult| {
+            !retried && matches!(end.outcome, Outcome::Observed(AttemptOutcome::Ended(_)))
+        };
         let records = if ends.iter().all(|end| is_simple(end)) { None } else { Some(self.store.snapshot()?) };
         let mut current = Vec::new();
         for (place, end) in ends.iter().enumerate() {
             let run = match &records {
-                Some(records) if !is_simple(end) => records.run(&end.run.id)?,
+                Some(records) if !is_simple(end) => self.or_again(records.run(&end.run.id)?, end)?,
                 Some(_) | None => Some(end.run.clone()),
             };
             current.extend(run.map(|run| (place, run)));
         }
         Ok(current)
     }
+
+    /// A run that was found. If the store has lost it just now, it is queued again.
+    fn or_again(&self, found: Option<Run>, end: &AttemptResult) -> Result<Option<Run>, StoreError> {
+        match found {
+            None if self.is_silent() => self.submit_again(&end.run, &end.request),
+            found => Ok(found),
+        }
+    }
 }
 
 /// Decides what to write for the end of an attempt at a run with this record.
 fn decide(end: &AttemptResult, run: &Run) -> Step {
     let (claim, at) = (end.run.claim(), end.ended_at);
-    if run.claim() != claim {
-        return Step::Nothing(None);
-    }
+    // If the store has lost the claim, it is written again together with the end.
+    let again = match transition::write_again(run, &end.run, at) {
+        Ok(again) => again,
+        // It is over, or waits for its next attempt.
+        Err(_) if run.claim() == claim && run.worker().is_none() => None,
+        Err(_) => return Step::Nothing(None),
+    };
+    let run = again.as_ref().map_or(run, |again| &again.run);
     let outcome = match &end.outcome {
         Outcome::Superseded => return Step::Nothing(None),
+        Outcome::Recorded if again.is_some() => return Step::Nothing(None),
         Outcome::Recorded => return Step::ClearProcesses(run.clone()),
         // The same call was committed before.
         Outcome::Observed(_) if run.waits_for_retry() => return Step::Nothing(Some(run.clone())),
         Outcome::Observed(outcome) => outcome,
     };
-    let mut steps = Vec::new();
-    if matches!(outcome, AttemptOutcome::Stopped(_)) && run.status() == Status::Running {
-        // A worker that has to stop ends its commands although the runs were not canceled.
-        steps.extend(transition::cancel(run, at, Some("the worker was stopped".to_owned())));
-    }
-    let latest = steps.last().map_or(run, |canceled| &canceled.run);
+    let is_stopped = matches!(outcome, AttemptOutcome::Stopped(_)) && run.status() == Status::Running;
+    // A worker that has to stop ends its commands although the runs were not canceled.
+    let cancel = || transition::cancel(run, at, Some("the worker was stopped".to_owned())).ok();
+    let canceled = if is_stopped { cancel() } else { None };
+    let latest = canceled.as_ref().map_or(run, |canceled| &canceled.run);
     match transition::finish(latest, claim, outcome.clone(), policy(&end.request), at) {
-        Ok(finished) => {
-            steps.push(finished);
-            Step::Move(steps)
-        }
+        Ok(finished) => Step::Move(again.into_iter().chain(canceled).chain([finished]).collect()),
         // The end is written already: a user ended the run with `run mark`, or the same call was committed before.
         Err(TransitionError::Status(_)) => Step::ClearProcesses(run.clone()),
         Err(
             TransitionError::Claim { .. }
             | TransitionError::Expected { .. }
             | TransitionError::NotDue
-            | TransitionError::NotExecuted,
+            | TransitionError::NotExecuted
+            | TransitionError::Silent,
         ) => Step::Nothing(None),
     }
 }

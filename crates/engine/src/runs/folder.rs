@@ -1,7 +1,9 @@
 //! The folder of a run: the output of its command, and small files about it.
 
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -87,6 +89,28 @@ impl RunFolder {
     /// Which bytes of the output were cut out because it was too large: `{"cut_from":N,"cut_to":M}`.
     pub fn cut(&self) -> PathBuf {
         self.path.join("output.cut")
+    }
+
+    /// The root of the project whose `.aiflow/locks` has its lock files.
+    fn aiflow_root(&self) -> PathBuf {
+        self.path.join("aiflow_root")
+    }
+
+    /// Notes where its lock files are, before they are taken: the process that ends the run removes them.
+    pub(crate) fn write_aiflow_root(&self, root: &Path) -> io::Result<()> {
+        self.make()?;
+        write_whole(&self.aiflow_root(), root.as_os_str().as_bytes())
+    }
+
+    /// Where its lock files are; none if it has none.
+    pub(crate) fn read_aiflow_root(&self) -> io::Result<Option<PathBuf>> {
+        let file = match local::open_in(&self.path, "aiflow_root".as_ref()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut bytes = Vec::new();
+        file.take(MOST_STAGE).read_to_end(&mut bytes)?;
+        Ok(Some(OsString::from_vec(bytes).into()))
     }
 
     /// The text of its stage file. A symbolic link in its place is refused.

@@ -42,7 +42,12 @@ impl Runs {
     /// Claims a run for an executor outside of Lockkeeper.
     pub fn claim(&self, id: &RunId, worker: WorkerId) -> Result<Run, RunError> {
         let claimant = Claimant { worker, holder: None, lease: None };
-        self.change(id, |run, now| transition::claim(run, claimant.clone(), now))
+        self.change(id, |run, now| {
+            if self.is_silent() {
+                return Err(TransitionError::Silent);
+            }
+            transition::claim(run, claimant.clone(), now)
+        })
     }
 
     /// Moves a run as an executor outside of Lockkeeper says.

@@ -166,7 +166,7 @@ impl BadRequest {
             Self::TooLong { .. } => "put it into a file and have the command read that".to_owned(),
             Self::NotUtf8 { .. } => "requests are kept as text: put it into a script".to_owned(),
             Self::Variable(_) => "write NAME=VALUE, or NAME to take it along".to_owned(),
-            Self::Folder(_) => "choose another with --dir".to_owned(),
+            Self::Folder(_) => "choose another folder for the command with --cwd".to_owned(),
             Self::Id(error) => error.hint().to_owned(),
             Self::Pattern(error) => error.hint().to_string(),
             Self::Span(error) => error.hint().to_owned(),

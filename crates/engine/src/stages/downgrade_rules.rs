@@ -21,8 +21,13 @@ pub(super) enum TriggerEvent {
     Memory(f64),
     /// The plan has a conflict, under the rule of this name if there is one.
     ConflictFound(Option<String>),
-    /// How often a group had to wait because others held what it needs.
-    Conflicts(u64),
+    /// How often groups had to wait because others held this name or path.
+    Conflicts {
+        /// The name or path.
+        path: String,
+        /// How often.
+        count: u64,
+    },
     /// A group on the critical path has failed.
     CriticalPath,
     /// An agent was stopped after this long.
@@ -44,8 +49,10 @@ impl fmt::Display for TriggerEvent {
             Self::Memory(share) => write!(f, "{:.0} % of memory are in use", share * 100.0),
             Self::ConflictFound(Some(rule)) => write!(f, "groups conflict under rule {rule}"),
             Self::ConflictFound(None) => f.write_str("groups conflict"),
-            Self::Conflicts(1) => f.write_str("a group met others that held what it needs"),
-            Self::Conflicts(count) => write!(f, "groups met others that held what they need, {count} times"),
+            Self::Conflicts { path, count: 1 } => write!(f, "a group met others that held {path}"),
+            Self::Conflicts { path, count } => {
+                write!(f, "groups met others that held {path}, {count} times")
+            }
             Self::CriticalPath => f.write_str("a group on the longest path failed"),
             Self::Timeout(limit) => write!(f, "an agent took more than {}", format_span(*limit)),
         }
@@ -90,7 +97,7 @@ fn triggers(event: &TriggerEvent, trigger: &Trigger) -> bool {
         }
         (Trigger::Conflict { rule }, TriggerEvent::ConflictFound(found)) => rule.is_none() || rule == found,
         (Trigger::Memory { above }, TriggerEvent::Memory(share)) => share > above,
-        (Trigger::RepeatedConflict { times }, TriggerEvent::Conflicts(met)) => met >= times,
+        (Trigger::RepeatedConflict { times }, TriggerEvent::Conflicts { count, .. }) => count >= times,
         (Trigger::CriticalPath, TriggerEvent::CriticalPath) => true,
         (Trigger::Timeout { after }, TriggerEvent::Timeout(took)) => after.is_none_or(|after| *took >= after),
         _ => false,
@@ -116,9 +123,9 @@ fn action(rule: &Downgrade) -> Option<RuleAction> {
     }
 }
 
-/// How agents are retried. A rule about the network applies to the exit codes of network failures; other rules apply to
-/// all failures.
-pub(super) fn retry_policy(rules: &[Downgrade]) -> RetryPolicy {
+/// The rule by which agents are retried. A rule about the network applies to the exit codes of network failures; other rules
+/// apply to all failures, and come first.
+pub(super) fn retry_rule(rules: &[Downgrade]) -> Option<&Downgrade> {
     let retries = |rule: &&Downgrade| {
         matches!(
             (&rule.trigger, &rule.response),
@@ -129,17 +136,19 @@ pub(super) fn retry_policy(rules: &[Downgrade]) -> RetryPolicy {
                 )
         )
     };
-    let is_general = |rule: &&Downgrade| rule.trigger != Trigger::Network;
     let mut all = rules.iter().filter(retries);
-    let Some(rule) = all.clone().find(is_general).or_else(|| all.next()) else {
-        return RetryPolicy::default();
-    };
+    all.clone().find(|rule| rule.trigger != Trigger::Network).or_else(|| all.next())
+}
+
+/// How agents are retried.
+pub(super) fn retry_policy(rules: &[Downgrade]) -> RetryPolicy {
     let defaults = RetryPolicy::default();
+    let Some(rule) = retry_rule(rules) else { return defaults };
     RetryPolicy {
         limit: u32::try_from(rule.retries.unwrap_or(3)).unwrap_or(u32::MAX),
         base: rule.delay.unwrap_or(Duration::from_secs(5)),
         longest: rule.longest_delay.unwrap_or(defaults.longest),
-        codes: if is_general(&rule) { Vec::new() } else { NETWORK_CODES.to_vec() },
+        codes: if rule.trigger == Trigger::Network { NETWORK_CODES.to_vec() } else { Vec::new() },
     }
 }
 

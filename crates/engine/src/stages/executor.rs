@@ -206,7 +206,8 @@ impl<'c> PhaseExecutor<'c> {
                     state.outcome.waited += *waited;
                     state.waits.insert(*group, *waited);
                 }
-                if let PhaseEvent::AgentEnded { run, .. } = &event {
+                if let PhaseEvent::AgentEnded { agent, run, .. } = &event {
+                    self.record_retries(agent, run, state, listener)?;
                     self.count_failure(run, control, state, listener)?;
                 }
                 listener(Some(&event), state.progress.states());
@@ -216,10 +217,14 @@ impl<'c> PhaseExecutor<'c> {
                 // After a stop the group does not wait for this any more.
                 let _ = handled.send(());
             }
-            Ok(Message::FromGroup(index, GroupMessage::Blocked)) => {
+            Ok(Message::FromGroup(index, GroupMessage::Blocked(held))) => {
                 *state.conflicts.entry(index).or_default() += 1;
-                let sum = state.conflicts.values().sum();
-                self.apply_rules(&TriggerEvent::Conflicts(sum), control, state, listener)?;
+                for path in held {
+                    let count = state.conflicts_at.entry(path.clone()).or_default();
+                    *count += 1;
+                    let event = TriggerEvent::Conflicts { path, count: *count };
+                    self.apply_rules(&event, control, state, listener)?;
+                }
             }
             Ok(Message::Ended(index, end, took)) => {
                 self.group_ended(index, end?, took, control, state, listener)?;

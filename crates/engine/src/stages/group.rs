@@ -1,5 +1,6 @@
 //! Execution of one group: acquires its lease, then runs its agents, `max_concurrent` at a time.
 
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -74,25 +75,32 @@ pub(super) enum GroupMessage {
     Event(PhaseEvent),
     /// The group has waited for its lease for this long. It continues when the sender is used or dropped.
     LockTimeout(Duration, Sender<()>),
-    /// Others hold what the group needs, so it waits.
-    Blocked,
+    /// Others hold these names and paths that the group needs, so it waits.
+    Blocked(BTreeSet<String>),
 }
 
-/// The lock of a group, which this process holds. Dropping it releases it.
-struct HeldLock(GroupLock);
+/// The lock of a group, which this process and the commands of the group hold. Dropping it releases it.
+struct HeldLock {
+    lock: GroupLock,
+    /// The process in the registry.
+    pid: u32,
+}
 
 impl HeldLock {
-    fn register(lock: GroupLock) -> Self {
+    /// Registers the guardian: the shell scripts remove the lock of a process that is dead, and the commands go on if this
+    /// process is killed.
+    fn register(lock: GroupLock, worker: &Worker) -> Self {
+        let pid = worker.guardian_pid().unwrap_or_else(std::process::id);
         // The lock does not depend on the registry.
-        let _ = lock.register(std::process::id(), epoch_seconds());
-        Self(lock)
+        let _ = lock.register(pid, epoch_seconds());
+        Self { lock, pid }
     }
 }
 
 impl Drop for HeldLock {
     fn drop(&mut self) {
         // If this fails, the end of this process frees the lock.
-        let _ = self.0.release(std::process::id(), epoch_seconds());
+        let _ = self.lock.release(self.pid, epoch_seconds());
     }
 }
 
@@ -163,17 +171,18 @@ impl GroupExecution<'_> {
     ) -> Result<Result<HeldLock, String>, StageError> {
         let mut lock = GroupLock::open(folders, id)?;
         if lock.try_acquire(folders)? {
-            return Ok(Ok(HeldLock::register(lock)));
+            return Ok(Ok(HeldLock::register(lock, self.worker)));
         }
         let since = epoch_seconds();
-        self.report_wait(format!("the lock of group {id} is held by {}", lock.held_by()), send);
+        let why = format!("the lock of group {id} is held by {}", lock.held_by());
+        self.report_wait(BTreeSet::from([format!("group {id}")]), why, send);
         loop {
             let interrupts = [self.control.stopped.as_fd()];
             let mut nothing = |_: &GroupLock| {};
             let until = patience.until(begun);
             let after = (Duration::MAX, &mut nothing as &mut dyn FnMut(&GroupLock));
             match lock.acquire(folders, group::WaitOptions { until, interrupts: &interrupts, after })? {
-                Waited::Locked => return Ok(Ok(HeldLock::register(lock))),
+                Waited::Locked => return Ok(Ok(HeldLock::register(lock, self.worker))),
                 Waited::Interrupted => return Ok(Err(STOPPED.to_owned())),
                 Waited::TimedOut => {
                     if self.must_give_up(patience, send) {
@@ -191,8 +200,8 @@ impl GroupExecution<'_> {
     }
 
     /// Reports that others hold what the group needs.
-    fn report_wait(&self, why: String, send: &(dyn Fn(GroupMessage) + Sync)) {
-        send(GroupMessage::Blocked);
+    fn report_wait(&self, held: BTreeSet<String>, why: String, send: &(dyn Fn(GroupMessage) + Sync)) {
+        send(GroupMessage::Blocked(held));
         let is_limited = !self.control.wait_without_limit.load(Ordering::SeqCst);
         let limit = is_limited.then(|| self.patience.limit());
         send(GroupMessage::Event(PhaseEvent::GroupWaiting { group: self.index, why, limit }));
@@ -222,7 +231,9 @@ impl GroupExecution<'_> {
             Outcome::Held(blockers) => return Ok(Err(why(&blockers))),
             Outcome::Gone => return Ok(Err(TICKET_REMOVED.to_owned())),
         };
-        self.report_wait(why(&waiting.blockers), send);
+        let obstacles = waiting.blockers.iter().flat_map(|blocker| &blocker.leases);
+        let held = obstacles.map(|found| found.witness.clone()).collect();
+        self.report_wait(held, why(&waiting.blockers), send);
         loop {
             let ticket = waiting.ticket.clone();
             let interrupts = [self.control.stopped.as_fd()];
@@ -369,7 +380,7 @@ impl GroupExecution<'_> {
                     if self.control.is_stopped() {
                         let _ = runs.cancel(&run, Some(STOPPED));
                     }
-                    let shared = lock.map(|lock| lock.0.shared()).transpose()?;
+                    let shared = lock.map(|held| held.lock.shared()).transpose()?;
                     self.worker.execute(claimed.inheriting(shared))?;
                     locked(&self.control.active).retain(|active| *active != run);
                 }

@@ -89,6 +89,8 @@ pub(super) struct State<'p> {
     pub(super) failures: u64,
     /// How often each group was blocked by others.
     pub(super) conflicts: HashMap<usize, u64>,
+    /// How often groups had to wait for each name or path.
+    pub(super) conflicts_at: HashMap<String, u64>,
     pub(super) pause_until: Option<Instant>,
     /// The pause after each group, once a rule makes them run one by one with a delay.
     pub(super) pause_between: Duration,

@@ -54,7 +54,8 @@ pub struct Session {
     pub wall: Option<Duration>,
     /// How long its groups took, added up. Groups that run at the same time slow each other down.
     pub serial: Option<Duration>,
-    /// How long the same commands took one by one, when they were measured so. None if some of them never were.
+    /// How long the same commands took one by one, when they were measured so. None if some of them never were, and for an
+    /// execution that was resumed.
     pub one_by_one: Option<Duration>,
     /// How long groups waited for their leases, together.
     pub waited: Option<Duration>,
@@ -63,10 +64,20 @@ pub struct Session {
 }
 
 impl Session {
-    /// The speed-up against the measured time of the same commands one by one. None for an execution that did not succeed.
+    /// The speed-up against the measured time of the same commands one by one. None for an execution that did not succeed, or
+    /// that was resumed.
     pub fn speed_up(&self) -> Option<f64> {
         let (wall, one_by_one) = (self.wall?.as_secs_f64(), self.one_by_one?.as_secs_f64());
-        (wall > 0.0 && self.is_success()).then_some(one_by_one / wall)
+        (wall > 0.0 && self.is_success() && !self.is_resumed()).then_some(one_by_one / wall)
+    }
+
+    /// Whether it was interrupted and resumed: then `wall` is only the time of its last part.
+    fn is_resumed(&self) -> bool {
+        let began_at = self.groups.iter().map(|bar| bar.began_at).min();
+        let ended_at = self.groups.iter().filter_map(|bar| bar.ended_at).max();
+        let all = began_at.zip(ended_at).map(|(began_at, ended_at)| ended_at.since(began_at));
+        // Times in the log are cut to milliseconds.
+        self.wall.zip(all).is_some_and(|(wall, all)| wall + Duration::from_millis(10) < all)
     }
 
     /// Whether every group succeeded, at last.
@@ -170,7 +181,9 @@ impl Report {
             bars.filter_map(|bar| Some(((bar.group.clone(), bar.commands.clone()?), bar.alone?))).collect();
         for session in &mut self.sessions {
             let time = |bar: &GroupBar| measured.get(&(bar.group.clone(), bar.commands.clone()?)).copied();
-            session.one_by_one = session.groups.iter().map(time).sum();
+            if !session.is_resumed() {
+                session.one_by_one = session.groups.iter().map(time).sum();
+            }
         }
     }
 
@@ -265,6 +278,40 @@ mod tests {
         format!(
             "{{\"timestamp\":\"2026-01-31T12:00:00.000Z\",\"session\":\"{session}\",\"status\":\"STARTED\",\"group_id\":\"api\"}}\n"
         )
+    }
+
+    #[test]
+    fn a_resumed_execution_claims_no_speed_up() {
+        let event = |second: u32, session: &str, status: &str, rest: &str| {
+            format!(
+                "{{\"timestamp\":\"2026-01-31T12:00:{second:02}.000Z\",\"session\":\"{session}\",\"status\":\"{status}\"{rest}}}\n"
+            )
+        };
+        let group = |name: &str| {
+            format!(",\"group_id\":\"{name}\",\"commands\":\"c\",\"ran_ms\":2000,\"alone\":true")
+        };
+        let completed = |wall: u32| format!(",\"wall_ms\":{wall}");
+        let log = [
+            event(0, "whole", "STARTED", &group("a")),
+            event(0, "whole", "STARTED", &group("b")),
+            event(2, "whole", "SUCCESS", &group("a")),
+            event(2, "whole", "SUCCESS", &group("b")),
+            event(2, "whole", "COMPLETED", &completed(2000)),
+            event(10, "resumed", "STARTED", &group("a")),
+            event(10, "resumed", "STARTED", &group("b")),
+            event(12, "resumed", "SUCCESS", &group("a")),
+            event(12, "resumed", "FAILED", &group("b")),
+            event(12, "resumed", "COMPLETED", &completed(2000)),
+            event(20, "resumed", "STARTED", &group("b")),
+            event(22, "resumed", "SUCCESS", &group("b")),
+            event(22, "resumed", "COMPLETED", &completed(2000)),
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, log.concat()).unwrap();
+        let sessions = Report::read(&path).unwrap().unwrap().sessions;
+        let compared: Vec<_> = sessions.iter().map(|one| (one.speed_up(), one.one_by_one)).collect();
+        assert_eq!(compared, [(Some(2.0), Some(Duration::from_secs(4))), (None, None)]);
     }
 
     #[test]

@@ -142,6 +142,9 @@ pub struct BlockedView {
     /// With `out_of_reach`: the user who has to look after it, if its processes belong to another user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<u32>,
+    /// The lock file or the task queue of another program that keeps it from starting, in words. Only `run show` looks it up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock_file: Option<String>,
     /// The leases that keep it from starting. Only the commands look them up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holders: Option<Vec<HolderView>>,
@@ -182,6 +185,7 @@ impl BlockedView {
             or_more: None,
             labels: None,
             user: None,
+            lock_file: None,
             holders: None,
         };
         match blocked {

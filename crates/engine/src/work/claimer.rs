@@ -114,9 +114,10 @@ impl Claimer {
         self.claim_known(&run, request, &mut Tickets::default())
     }
 
-    /// Whether the session of this worker is valid, if it has one. Without it, other machines could take the run.
+    /// Whether the session of this worker is valid, if it has one, and the store lets anybody claim. Without a session, other machines
+    /// could take the run.
     fn may_claim(&self) -> bool {
-        self.session.as_ref().is_none_or(|session| session.is_valid())
+        self.session.as_ref().is_none_or(|session| session.is_valid()) && !self.runs.is_silent()
     }
 
     /// Claims the first queued run that needs no lease and no lock file. By now it may be another one than `run`.
@@ -180,7 +181,7 @@ impl Claimer {
         tickets: &mut Tickets,
     ) -> Result<Option<Claimed>, RunError> {
         let held = lease.as_ref().map(|lease| (lease.id, lease.token));
-        let files = match self.formats.lock(&request, run, &self.worker) {
+        let files = match self.formats.lock(&request, run, &self.worker, &self.runs.folder_of(&run.id)) {
             Ok(files) => files,
             Err(NotLocked::Held(why)) => {
                 self.release(held)?;
@@ -196,9 +197,13 @@ impl Claimer {
                 return Ok(None);
             }
         };
+        let recovered = files.recovered();
+        if let Some(recovered) = &recovered {
+            self.events.warn(format!("{}: {recovered}", request.id));
+        }
         let lock = self.lock_for_next(tickets)?;
         let claimant = Claimant { worker: self.worker.id.clone(), holder: Some(lock), lease: held };
-        let (claimed, error) = match self.runs.claim_for(run, &claimant) {
+        let (claimed, error) = match self.runs.claim_for(run, &claimant, recovered.as_deref()) {
             Ok(claimed) => (claimed, None),
             Err(error) => (self.claimed_with(lock).map(|(run, _)| run), Some(error)),
         };

@@ -237,7 +237,12 @@ impl Completer {
     /// Stops an attempt whose run another process has canceled, ended or adopted.
     fn stop(&self, run: &Run, error: &RunError) {
         let why = match error {
-            RunError::Refused { source: TransitionError::Claim { .. }, .. } => Stop::Superseded,
+            // A smaller number is that of a store that has lost the claim, which is written again.
+            RunError::Refused { source: TransitionError::Claim { given, current }, .. }
+                if given < current =>
+            {
+                Stop::Superseded
+            }
             RunError::Refused { current: Status::Cancelling, .. } => Stop::Canceled,
             RunError::Refused { current, .. } if current.is_terminal() => Stop::Recorded,
             _ => return,

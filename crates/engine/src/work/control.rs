@@ -8,14 +8,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockkeeper_core::id::RunId;
+use lockkeeper_core::request::Request;
 use lockkeeper_core::run::{Run, Status};
 
 use super::events::Events;
 use super::locked;
 use super::processes::process_mark;
+use crate::runs::write_again::Kept;
 use crate::runs::{RunError, Runs};
 use lockkeeper_platform::pipe;
 use lockkeeper_platform::tree::{Root, Stop as TreeStop, stop_tree};
+use lockkeeper_store::StoreError;
 
 /// Why an attempt has to stop. A later variant replaces an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +69,8 @@ pub(super) struct Control {
     claim: u64,
     /// The number of the attempt.
     attempt: u32,
+    /// The run and its request, on a store that several machines share: if the store loses them, they are written again.
+    known: Option<(Run, Request)>,
     stop: AtomicU8,
     /// The thread may have used it for earlier runs, so a wake-up may be late and without a reason.
     pipe: Arc<WakePipe>,
@@ -90,6 +95,17 @@ impl Control {
     }
 }
 
+impl Control {
+    /// Whether this record of the run shows that another claim has replaced this one, or that the run has ended without it.
+    fn is_over(&self, run: &Run) -> bool {
+        let is_replaced = run.claim() > self.claim || run.status().is_terminal() && run.claim() < self.claim;
+        let own = self.known.as_ref().and_then(|(known, _)| known.worker());
+        // Two claims have the same number if the store has lost the first one.
+        let is_other = own.is_some_and(|own| run.worker().is_some_and(|worker| worker != own));
+        is_replaced || run.claim() == self.claim && is_other
+    }
+}
+
 impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
@@ -103,10 +119,11 @@ pub(super) struct ActiveRuns {
 }
 
 impl ActiveRuns {
-    /// Adds a run, whose thread sleeps on `pipe`.
-    pub(super) fn add(&self, run: &Run, pipe: Arc<WakePipe>) -> Arc<Control> {
+    /// Adds a run, whose thread sleeps on `pipe`. On a store that several machines share, with its request.
+    pub(super) fn add(&self, run: &Run, request: Option<&Request>, pipe: Arc<WakePipe>) -> Arc<Control> {
         let (claim, attempt) = (run.claim(), run.attempt());
-        let control = Arc::new(Control { claim, attempt, stop: AtomicU8::new(0), pipe });
+        let known = request.map(|request| (run.clone(), request.clone()));
+        let control = Arc::new(Control { claim, attempt, known, stop: AtomicU8::new(0), pipe });
         locked(&self.controls).insert(run.id.clone(), Arc::clone(&control));
         control
     }
@@ -130,6 +147,22 @@ impl ActiveRuns {
     /// The runs, each with the number of its attempt.
     pub(super) fn attempts(&self) -> Vec<(RunId, u32)> {
         locked(&self.controls).iter().map(|(id, control)| (id.clone(), control.attempt)).collect()
+    }
+
+    /// Writes the runs again whose claims the store has lost, and stops those that others have or that have ended. Warns of both.
+    pub(super) fn write_again(&self, runs: &Runs, events: &Events) -> Result<(), StoreError> {
+        let all: Vec<_> = locked(&self.controls).values().cloned().collect();
+        for control in all {
+            let Some((run, request)) = &control.known else { continue };
+            match runs.write_again(run, request)? {
+                Kept::Known => {}
+                Kept::WrittenAgain => {
+                    events.warn(format!("the store had lost that {} runs here; written again", run.id));
+                }
+                Kept::Superseded => control.stop(Stop::Superseded),
+            }
+        }
+        Ok(())
     }
 
     /// Asks the attempt under this claim to stop, if it is still executed.
@@ -165,9 +198,10 @@ impl ActiveRuns {
             match ours.iter().find(|run| run.id == id) {
                 Some(run) if run.status() == Status::Cancelling => control.stop(Stop::Canceled),
                 Some(_) => {}
-                // It may have been claimed or have ended just now: its record shows which.
+                // It may have been claimed or have ended just now: its record shows which. The number of its claim is smaller only if
+                // the store has lost the claim, which is then written again.
                 None => match runs.run_with_request(&id)? {
-                    Some((run, _)) if run.claim() != control.claim => control.stop(Stop::Superseded),
+                    Some((run, _)) if control.is_over(&run) => control.stop(Stop::Superseded),
                     Some((run, _)) if run.status().is_terminal() => control.stop(Stop::Recorded),
                     Some(_) | None => {}
                 },

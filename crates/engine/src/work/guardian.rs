@@ -26,20 +26,25 @@ pub(super) struct GuardianHandle {
 impl GuardianHandle {
     /// A new connection to the guardian. None if the worker has to start its command itself.
     pub(super) fn connect(&self, start_records: &StartRecords) -> Option<Arc<GuardianLine>> {
+        self.get(start_records)?.connect().ok().map(Arc::new)
+    }
+
+    /// The process of the guardian. None if the worker has to start its command itself.
+    pub(super) fn pid(&self, start_records: &StartRecords) -> Option<u32> {
+        self.get(start_records).map(|guardian| guardian.pid())
+    }
+
+    fn get(&self, start_records: &StartRecords) -> Option<Arc<Guardian>> {
         let mut state = locked(&self.state);
-        let guardian = match &*state {
-            State::Impossible => return None,
-            State::Some(guardian) if !guardian.has_ended() => Arc::clone(guardian),
+        match &*state {
+            State::Impossible => None,
+            State::Some(guardian) if !guardian.has_ended() => Some(Arc::clone(guardian)),
             State::Some(_) | State::None => {
                 let (begun, ended) = start_records.files();
-                let Ok(guardian) = Guardian::start(begun, ended) else {
-                    *state = State::Impossible;
-                    return None;
-                };
-                *state = State::Some(Arc::clone(&guardian));
+                let guardian = Guardian::start(begun, ended).ok();
+                *state = guardian.clone().map_or(State::Impossible, State::Some);
                 guardian
             }
-        };
-        guardian.connect().ok().map(Arc::new)
+        }
     }
 }

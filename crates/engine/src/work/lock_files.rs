@@ -10,16 +10,15 @@ use lockkeeper_core::request::Request;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::{Moment, Ttl};
 
-use lockkeeper_formats::aiflow::{self, Aiflow, AiflowLock, Subject};
-use lockkeeper_formats::swarm::{
-    self, Assignment, Executor, Swarm, TASKS_VARIABLE, TaskEnd, TaskLock, TaskQueue,
-};
+use lockkeeper_formats::aiflow::{self, Aiflow, AiflowLock, Recovered, Subject};
+use lockkeeper_formats::swarm::{self, Assignment, Executor, Swarm, TaskEnd, TaskLock, TaskQueue};
 use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
 use super::locked;
-use crate::runs::EndedElsewhere;
+use crate::request_locks::{queue_of, taken_without_lock};
+use crate::runs::{EndedElsewhere, RunFolder};
 
 /// How often files are renewed. In every format a file is valid many times longer.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
@@ -38,6 +37,8 @@ pub(super) struct LockFormats {
 pub(super) struct LockFiles {
     held: Vec<LockFile>,
     renewed_at: Option<Moment>,
+    /// The stale locks that they replaced, for the report.
+    recovered: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -73,18 +74,23 @@ impl LockFormats {
         request: &Request,
         run: &Run,
         worker: &WorkerRecord,
+        folder: &RunFolder,
     ) -> Result<LockFiles, NotLocked> {
-        let mut held = Vec::new();
+        let mut files = LockFiles::default();
         let now = WallTime::now();
         if let Some(aiflow) = &self.aiflow {
+            folder.write_aiflow_root(aiflow.root()).map_err(|error| error.to_string())?;
             let ttl = Ttl::new(aiflow::DEFAULT_TTL).expect("half an hour is a TTL");
             let terms = aiflow::Terms { run_id: Some(run.id.as_str()), pid: worker.process.pid, ttl };
             let subject = Subject::Request(request.id.to_string());
             match aiflow.lock(&subject, terms, now).map_err(|error| error.to_string())? {
-                aiflow::Attempt::Locked { lock, .. } => held.push(LockFile::Request(lock)),
+                aiflow::Attempt::Locked { lock, recovered } => {
+                    files.held.push(LockFile::Request(lock));
+                    let old = recovered.map(|old| old.state.run_id().unwrap_or("another program").to_owned());
+                    files.recovered.extend(old.map(|who| format!("the lock of {who} on {}", request.id)));
+                }
                 aiflow::Attempt::Busy(standing) => {
-                    let who = standing.record.and_then(|record| record.run_id);
-                    let who = who.as_deref().unwrap_or("another program");
+                    let who = standing.run_id().unwrap_or("another program");
                     return Err(NotLocked::Held(format!("its lock file is held by {who}")));
                 }
             }
@@ -92,37 +98,42 @@ impl LockFormats {
         if let Some((swarm, task)) = self.task_of(request) {
             let taken = swarm.lock(task, worker.id.as_str(), None, now);
             match taken.map_err(|error| error.to_string())? {
-                swarm::Attempt::Locked { lock, .. } => {
+                swarm::Attempt::Locked { lock, replaced } => {
+                    let old = replaced.as_ref().map(|old| {
+                        let who = old.record.as_ref().map(|record| record.worker_id.as_str());
+                        format!("the lock of {} on task {task}", who.unwrap_or("another worker"))
+                    });
+                    files.recovered.extend(old);
                     let (queue, run) = (queue_of(request), run.id.to_string());
                     let by = Executor { worker: worker.id.as_str(), run: &run };
-                    let assigned = queue.as_ref().map(|queue| queue.assign(task, by, now));
-                    held.push(LockFile::Task { lock, queue, run });
-                    let is = |status: String| format!("task {task} is {status}");
+                    let assigned =
+                        queue.as_ref().map(|queue| queue.assign(task, by, replaced.is_some(), now));
                     let why = match assigned.transpose() {
-                        Ok(None | Some(Assignment::Assigned | Assignment::Absent)) => None,
-                        Ok(Some(Assignment::Taken(status))) => Some(NotLocked::Held(is(status))),
-                        Ok(Some(Assignment::Completed(status))) => {
-                            Some(NotLocked::Ended(EndedElsewhere::Done(is(status))))
+                        Ok(assigned) => assigned.and_then(|found| not_assigned(task, found, queue.as_ref())),
+                        Err(error) => {
+                            // Only this lock still shows that the worker of the task is gone: the lock is kept, and expires.
+                            if replaced.is_none() {
+                                lock.unlock().map_err(|error| error.to_string())?;
+                            }
+                            files.release()?;
+                            return Err(NotLocked::Held(error.to_string()));
                         }
-                        Ok(Some(Assignment::Skipped(status))) => {
-                            Some(NotLocked::Ended(EndedElsewhere::Skipped(is(status))))
-                        }
-                        Err(error) => Some(NotLocked::Held(error.to_string())),
                     };
+                    files.held.push(LockFile::Task { lock, queue, run });
                     if let Some(why) = why {
-                        LockFiles { held, renewed_at: None }.release()?;
+                        files.release()?;
                         return Err(why);
                     }
                 }
                 swarm::Attempt::Busy(standing) => {
                     let who = standing.record.map(|record| record.worker_id);
                     let who = who.unwrap_or_else(|| "another worker".to_owned());
-                    LockFiles { held, renewed_at: None }.release()?;
+                    files.release()?;
                     return Err(NotLocked::Held(format!("task {task} is locked by {who}")));
                 }
             }
         }
-        Ok(LockFiles { held, renewed_at: None })
+        Ok(files)
     }
 
     /// Takes over the files that a dead worker held for a run that continues.
@@ -132,9 +143,12 @@ impl LockFormats {
         run: &Run,
         gone: Option<&WorkerId>,
         worker: &WorkerRecord,
+        folder: &RunFolder,
     ) -> Result<LockFiles, String> {
         let (mut held, now) = (Vec::new(), WallTime::now());
-        if let Some(aiflow) = &self.aiflow {
+        // This worker may lock requests in another format, or in another work tree.
+        let root = folder.read_aiflow_root().map_err(|error| error.to_string())?;
+        if let Some(aiflow) = root.map(Aiflow::new).or_else(|| self.aiflow.clone()) {
             let ttl = Ttl::new(aiflow::DEFAULT_TTL).expect("half an hour is a TTL");
             let terms = aiflow::Terms { run_id: Some(run.id.as_str()), pid: worker.process.pid, ttl };
             let adopted =
@@ -148,7 +162,7 @@ impl LockFormats {
                 held.push(LockFile::Task { lock, queue, run });
             }
         }
-        Ok(LockFiles { held, renewed_at: None })
+        Ok(LockFiles { held, ..LockFiles::default() })
     }
 
     /// The swarm's task that a request is for.
@@ -157,10 +171,30 @@ impl LockFormats {
     }
 }
 
+/// Removes the lock files of a run that has ended without its worker.
+#[cfg(feature = "stages")]
+pub(crate) fn remove_of_ended(run: &Run, folder: &RunFolder) -> Result<(), String> {
+    let Some(root) = folder.read_aiflow_root().map_err(|error| error.to_string())? else { return Ok(()) };
+    let ttl = Ttl::new(aiflow::DEFAULT_TTL).expect("half an hour is a TTL");
+    let terms = aiflow::Terms { run_id: Some(run.id.as_str()), pid: std::process::id(), ttl };
+    let subject = Subject::Request(run.request.to_string());
+    let adopted = Aiflow::new(root).adopt(&subject, run.id.as_str(), terms, WallTime::now());
+    match adopted.map_err(|error| error.to_string())? {
+        Some(lock) => lock.release().map(|_| ()).map_err(|error| error.to_string()),
+        None => Ok(()),
+    }
+}
+
 impl LockFiles {
     /// Whether the run holds no files.
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty()
+    }
+
+    /// Which stale locks were taken over with these files, for the report; none if none was.
+    pub(super) fn recovered(&self) -> Option<String> {
+        let list = self.recovered.join(" and ");
+        (!list.is_empty()).then(|| format!("{}: took over {list}, which had expired", Recovered::REASON_CODE))
     }
 
     /// Renews the files if it is time to; false when one of them is not ours any more.
@@ -254,11 +288,15 @@ impl RenewedFiles {
     }
 }
 
-/// The queue of the swarm that a request was imported from.
-fn queue_of(request: &Request) -> Option<TaskQueue> {
-    let (_, path) =
-        request.env.iter().find(|(name, path)| name == TASKS_VARIABLE && path.starts_with('/'))?;
-    Some(TaskQueue::new(path))
+/// Why a task was not assigned; none if it was.
+fn not_assigned(task: &str, found: Assignment, queue: Option<&TaskQueue>) -> Option<NotLocked> {
+    let is = |status: &str| format!("task {task} is {status}");
+    match found {
+        Assignment::Assigned | Assignment::Absent => None,
+        Assignment::Taken(status) => Some(NotLocked::Held(taken_without_lock(task, &status, queue?.path()))),
+        Assignment::Completed(status) => Some(NotLocked::Ended(EndedElsewhere::Done(is(&status)))),
+        Assignment::Skipped(status) => Some(NotLocked::Ended(EndedElsewhere::Skipped(is(&status)))),
+    }
 }
 
 /// How the task of a run ended; none while another attempt follows.

@@ -180,6 +180,10 @@ impl Rescuer {
 
     /// Removes the files of workers that are not registered and have no run left, such as those of earlier boots.
     pub(super) fn remove_stray_files(&self) -> Result<(), RunError> {
+        if self.runs.is_silent() {
+            // The store may have lost workers that live.
+            return Ok(());
+        }
         // Listed first: a worker is registered before it makes files.
         let files = heartbeat::files(self.runs.folder());
         let logs = reusable_log::folders(self.runs.folder());
@@ -229,14 +233,18 @@ impl Rescuer {
         let files = match found {
             // Its lock files are on that machine.
             Found::Elsewhere => Ok(LockFiles::default()),
-            Found::Dead(_) | Found::Silent => self.formats.adopt(&request, &run, gone.as_ref(), &self.worker),
+            Found::Dead(_) | Found::Silent => {
+                let folder = self.runs.folder_of(&run.id);
+                self.formats.adopt(&request, &run, gone.as_ref(), &self.worker, &folder)
+            }
         };
         let files = files.unwrap_or_else(|error| {
             self.events.warn(format!("cannot take over the lock files of {}: {error}", run.id));
             LockFiles::default()
         });
         self.events.publish(&WorkerEvent::Adopted(run.clone()), None);
-        let control = self.active.add(&run, Arc::new(pipe));
+        let shared = self.session.as_ref().map(|_| &request);
+        let control = self.active.add(&run, shared, Arc::new(pipe));
         self.output.began();
         sender.send((run, request, files, control)).expect("the thread waits for it");
         Ok(Some(thread))

@@ -18,6 +18,8 @@ use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::{Renewal as WorkerRenewal, Worker as WorkerRecord};
 
 use super::attempt::reusable_log;
+use super::control::ActiveRuns;
+use super::events::Events;
 use crate::runs::Runs;
 use crate::sessions::{self, Renew, Renewal, Renewed, Sessions, Validity};
 
@@ -37,13 +39,16 @@ impl WorkerSession {
     pub(super) fn begin(
         runs: &Arc<Runs>,
         worker: &Arc<WorkerRecord>,
+        (active, events): (&Arc<ActiveRuns>, &Arc<Events>),
         sent_at: Moment,
         grace: Duration,
     ) -> io::Result<Option<Arc<Self>>> {
         let Some(session) = worker.origin.session.filter(|_| runs.is_shared()) else { return Ok(None) };
         let note = Note { process: worker.process, span: session.get(), sent_at };
         note.write(runs.folder(), &worker.id)?;
-        let kept = KeptWorker { runs: Arc::clone(runs), worker: Arc::clone(worker), note };
+        let (runs, worker) = (Arc::clone(runs), Arc::clone(worker));
+        let (active, events) = (Arc::clone(active), Arc::clone(events));
+        let kept = KeptWorker { runs, worker: Arc::clone(&worker), active, events, note };
         let sessions = Sessions::new();
         sessions.keep(worker.id.clone(), kept, session.get(), worker.started_at, sent_at);
         Ok(Some(Arc::new(Self { sessions, worker: worker.id.clone(), grace })))
@@ -75,6 +80,9 @@ impl WorkerSession {
 struct KeptWorker {
     runs: Arc<Runs>,
     worker: Arc<WorkerRecord>,
+    /// What it executes.
+    active: Arc<ActiveRuns>,
+    events: Arc<Events>,
     note: Note,
 }
 
@@ -89,6 +97,10 @@ impl Renew for KeptWorker {
         if is_taken {
             return Ok(Err(Taken));
         }
+        if self.runs.is_silent() {
+            // Without this the session is not renewed, although the heartbeat is written: others may claim the runs afterwards.
+            self.active.write_again(&self.runs, &self.events).map_err(|error| self.in_doubt(error))?;
+        }
         // If this fails, the guardian would stop the commands earlier than necessary.
         let _ = Note { sent_at, ..self.note }.write(self.runs.folder(), &self.worker.id);
         Ok(Ok(beat))
@@ -96,6 +108,10 @@ impl Renew for KeptWorker {
 }
 
 impl KeptWorker {
+    fn in_doubt(&self, error: StoreError) -> StoreError {
+        StoreError::InDoubt { address: self.runs.store().address(), source: error.into() }
+    }
+
     /// Writes a heartbeat; true if a copy of this worker has written one. A worker that was removed because it was silent registers
     /// again: it has stopped its commands before, and claims that it made earlier have old numbers.
     fn write(&self, written: &[i64], beat: i64) -> Result<bool, StoreError> {

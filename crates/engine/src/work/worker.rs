@@ -98,7 +98,8 @@ impl Worker {
         let active = Arc::<ActiveRuns>::default();
         let (messages, receiver) = channel();
         let grace = settings.grace;
-        let session = WorkerSession::begin(&runs, &record, sent_at, grace).map_err(RunError::Machine)?;
+        let session = WorkerSession::begin(&runs, &record, (&active, &events), sent_at, grace);
+        let session = session.map_err(RunError::Machine)?;
         let output = OutputCopier::start(&runs, &active, &record.origin.host);
         let output = Arc::new(output.map_err(RunError::Machine)?);
         let completer = Completer::new(
@@ -175,6 +176,11 @@ impl Worker {
         &self.record.id
     }
 
+    /// Publishes a warning.
+    pub(crate) fn warn(&self, what: String) {
+        self.context.events.warn(what);
+    }
+
     /// Requests and runs.
     pub fn runs(&self) -> &Runs {
         &self.runs
@@ -188,6 +194,12 @@ impl Worker {
     /// The rescuer of this worker.
     pub fn rescuer(&self) -> &Rescuer {
         &self.rescuer
+    }
+
+    /// The process of the guardian, which lives as long as this worker and all commands that it started. None if there is no
+    /// guardian.
+    pub(crate) fn guardian_pid(&self) -> Option<u32> {
+        self.context.guardian.pid(&self.context.start_records)
     }
 
     /// Sends attempts what happened to their runs in the store.
@@ -253,7 +265,8 @@ impl Worker {
 
     /// Executes the command of a claimed run on this thread.
     fn attempt(&self, claimed: Claimed, slot: &mut Slot) -> Finished {
-        let control = self.active.add(&claimed.run, Arc::clone(&slot.pipe));
+        let request = self.session.as_ref().map(|_| &claimed.request);
+        let control = self.active.add(&claimed.run, request, Arc::clone(&slot.pipe));
         if self.may_be_superseded(&claimed) {
             let run = &claimed.run;
             let what = format!("see whether {} is still claimed here", run.id);

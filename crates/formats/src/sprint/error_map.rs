@@ -53,7 +53,10 @@ pub(super) fn on_delete(error: GuardError) -> Problem {
 
 /// Wraps an error, so that it can be the cause of another error.
 pub(super) fn cause(error: GuardError) -> io::Error {
-    io::Error::other(error)
+    match error {
+        GuardError::Stuck { .. } => io::Error::new(io::ErrorKind::TimedOut, error),
+        _ => io::Error::other(error),
+    }
 }
 
 #[cfg(test)]
@@ -74,6 +77,7 @@ mod tests {
         assert_eq!(sentence(on_write(rename(denied()))), "Atomic rename failed");
         assert_eq!(sentence(on_write(write(full()))), "Failed to write lock file");
         assert_eq!(sentence(on_write(GuardError::Stuck { path: path() })), "Failed to write lock file");
+        assert_eq!(on_write(GuardError::Stuck { path: path() }).hint_key(), "stuck");
         assert_eq!(sentence(on_delete(rename(denied()))), "Cannot delete lock file: permission denied");
         assert_eq!(sentence(on_delete(rename(full()))), "Cannot delete lock file");
         assert_eq!(sentence(on_look(unsafe_file(), Mode::Acquire)), "Cannot read lock file");

@@ -63,14 +63,25 @@ fn is_alive(pid: i64) -> io::Result<bool> {
 
 /// The user or program that called.
 pub struct Caller<'a> {
-    /// The language of messages.
+    /// The language of questions and notices.
     pub lang: Lang,
+    /// The language of the message in the answer.
+    pub answer_lang: Lang,
     /// Asks the user to confirm. Returns true only for a yes.
     pub confirm: &'a mut dyn FnMut(&str) -> bool,
     /// Prints a notice that is not part of the answer.
-    pub tell: &'a mut dyn FnMut(&str),
+    pub tell: &'a mut dyn FnMut(Notice<'_>),
     /// The process that holds the lock.
     pub pid: u32,
+}
+
+/// What is printed beside the answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Notice<'n> {
+    /// A sentence in the language of the caller.
+    Sentence(&'n str),
+    /// A warning that a question has to follow. The answer has it, too.
+    Warning(&'n Problem),
 }
 
 /// A lock file that was read and judged.
@@ -94,7 +105,7 @@ pub fn run(call: &Call, machine: &Machine<'_>, caller: &mut Caller<'_>) -> Answe
     match (step, seen) {
         // Only its user and root may take over or remove a lock.
         (Step::Override | Step::Ask(_), Some(seen)) if !may_change(&seen.snapshot) => {
-            let message = messages::not_ours(&seen.judged, flow.caller.lang);
+            let message = messages::not_ours(&seen.judged, flow.caller.answer_lang);
             blocked(seen.judged, message)
         }
         (Step::Create | Step::Override | Step::Ask(_), None) => flow.take(lock, None),
@@ -104,7 +115,7 @@ pub fn run(call: &Call, machine: &Machine<'_>, caller: &mut Caller<'_>) -> Answe
         (Step::Remove | Step::Answer(Status::Released), seen) => flow.release(&lock, seen),
         (Step::Answer(status), Some(seen)) => flow.report(status, seen.judged),
         (Step::Answer(status), None) => {
-            Answer::new(status, LockInfo::Absent, Text::Clean.fill(flow.caller.lang, &[]))
+            Answer::new(status, LockInfo::Absent, Text::Clean.fill(flow.caller.answer_lang, &[]))
         }
     }
 }
@@ -117,7 +128,7 @@ struct Flow<'c, 'm, 'p> {
 
 impl Flow<'_, '_, '_> {
     fn report(&self, status: Status, judged: Judged) -> Answer {
-        let lang = self.caller.lang;
+        let lang = self.caller.answer_lang;
         let message = match status {
             Status::ZombieDetected => messages::fill(Text::Zombie, &judged, lang),
             Status::Blocked | Status::Acquired | Status::Released | Status::Clean | Status::Failure => {
@@ -131,20 +142,19 @@ impl Flow<'_, '_, '_> {
         let told = messages::fill(Text::Override, &seen.judged, self.caller.lang);
         let answer = self.take(lock, Some(seen));
         if answer.status == Status::Acquired {
-            (self.caller.tell)(&told);
+            (self.caller.tell)(Notice::Sentence(&told));
         }
         answer
     }
 
     fn ask(&mut self, question: Question, lock: LockFile, seen: Seen) -> Answer {
-        let lang = self.caller.lang;
         for warning in &seen.judged.warnings {
-            (self.caller.tell)(&warning.line());
+            (self.caller.tell)(Notice::Warning(warning));
         }
-        if (self.caller.confirm)(&messages::question(question, &seen.judged, lang)) {
+        if (self.caller.confirm)(&messages::question(question, &seen.judged, self.caller.lang)) {
             return self.take(lock, Some(seen));
         }
-        let message = messages::fill(Text::NotConfirmed, &seen.judged, lang);
+        let message = messages::fill(Text::NotConfirmed, &seen.judged, self.caller.answer_lang);
         blocked(seen.judged, message)
     }
 
@@ -197,7 +207,7 @@ impl Flow<'_, '_, '_> {
 
     /// Answers that another process was faster. The decision was not about its lock, so `force` does not count.
     fn overtaken(&self, snapshot: Option<&Snapshot>) -> Answer {
-        let lang = self.caller.lang;
+        let lang = self.caller.answer_lang;
         match snapshot.map(|snapshot| judge(snapshot, self.machine)) {
             Some(judged) if !judged.is_zombie() => {
                 let message = messages::running(&judged, lang);

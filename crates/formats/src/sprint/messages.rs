@@ -48,15 +48,17 @@ pub(super) fn fill(text: Text, judged: &Judged, lang: Lang) -> String {
             ("state", &value(state)),
             ("session_id", &value(record.and_then(|record| record.session_id.clone()))),
             ("started_at", &value(record.map(|record| record.started_at.as_str().to_owned()))),
-            ("age", &value(judged.age.map(ago))),
+            ("age", &value(judged.age.map(|age| ago(age, Lang::En)))),
+            ("ago", &value(judged.age.map(|age| ago(age, lang)))),
             ("epic_spec", &value(record.and_then(|record| record.epic_spec.clone()))),
         ],
     )
 }
 
 /// Returns an age as the format writes it: hours, with at most one digit after the point.
-fn ago(age: Duration) -> String {
-    format!("{}h ago", (hours(age) * 10.0).round() / 10.0)
+fn ago(age: Duration, lang: Lang) -> String {
+    let hours = (hours(age) * 10.0).round() / 10.0;
+    Text::Ago.fill(lang, &[("hours", &hours.to_string())])
 }
 
 /// Replaces control characters. Another program wrote the text, and it must not control the terminal.

@@ -138,23 +138,23 @@ impl Problem {
         text
     }
 
-    /// Returns the line for the terminal: severity, sentence and causes.
-    pub fn line(&self) -> String {
-        let word = match self.severity() {
-            Severity::Fatal => "error",
-            Severity::Warning => "warning",
-        };
-        format!("{word}: {}", self.printable())
-    }
-
     /// Returns the sentence and its causes. A problem may quote text from the lock file, which another program wrote.
     pub fn printable(&self) -> String {
         printable(&self.with_causes()).into_owned()
     }
 
+    /// Whether another process has kept the folder locked for too long.
+    fn is_stuck(&self) -> bool {
+        let (Self::CannotRead(cause) | Self::WriteFailed(cause) | Self::DeleteFailed(cause)) = self else {
+            return false;
+        };
+        cause.kind() == io::ErrorKind::TimedOut
+    }
+
     /// Names the hint in tables of translations.
-    pub const fn hint_key(&self) -> &'static str {
+    pub fn hint_key(&self) -> &'static str {
         match self {
+            _ if self.is_stuck() => "stuck",
             Self::InvalidMode => "mode",
             Self::RootNotAccessible(_) => "root",
             Self::SessionRequired => "session",
@@ -177,8 +177,11 @@ impl Problem {
     }
 
     /// What the user can do about it.
-    pub const fn hint(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match self {
+            _ if self.is_stuck() => {
+                "another process keeps the project root locked, and is perhaps stopped: `fuser -v DIR` shows it"
+            }
             Self::InvalidMode => "the modes are acquire, release and check",
             Self::RootNotAccessible(_) => "give a folder that you may write to: --project-root DIR",
             Self::SessionRequired => "name the session: --session-id sprint-2026-02-07-001",

@@ -55,6 +55,8 @@ pub enum Text {
     NotIgnored,
     /// Stands for a value that the file does not have.
     Unknown,
+    /// An age. In questions it is that of the format, in every language.
+    Ago,
 }
 
 impl Text {
@@ -89,13 +91,13 @@ impl Text {
             ),
             Self::NotConfirmed => (
                 "Lock not overwritten: nobody confirmed it (PID: {pid}, session: {session_id}, started: {started_at})",
-                "ロックは上書きされませんでした: 確認が得られませんでした (PID: {pid}, session: {session_id}, started: {started_at})",
-                "锁未被覆盖：未得到确认 (PID: {pid}, session: {session_id}, started: {started_at})",
+                "ロックは上書きされませんでした: 確認が得られませんでした (PID: {pid}, セッション: {session_id}, 開始時刻: {started_at})",
+                "锁未被覆盖：未得到确认 (PID: {pid}, 会话: {session_id}, 启动时间: {started_at})",
             ),
             Self::NotOurs => (
                 "Zombie lock of another user, not overwritten (PID: {pid}, session: {session_id}, started: {started_at})",
-                "別のユーザーのゾンビロックのため、上書きしませんでした (PID: {pid}, session: {session_id}, started: {started_at})",
-                "僵尸锁属于其他用户，未被覆盖 (PID: {pid}, session: {session_id}, started: {started_at})",
+                "別のユーザーのゾンビロックのため、上書きしませんでした (PID: {pid}, セッション: {session_id}, 開始時刻: {started_at})",
+                "僵尸锁属于其他用户，未被覆盖 (PID: {pid}, 会话: {session_id}, 启动时间: {started_at})",
             ),
             Self::Overtaken => (
                 "Lock not acquired: another program changed it at the same time",
@@ -108,15 +110,15 @@ impl Text {
                 "存在 Sprint 锁，但无法判断其持有者：视为被占用",
             ),
             Self::Zombie => (
-                "Zombie lock found (PID: {pid}, process state: {state}, session: {session_id}, started: {started_at}, {age})",
-                "ゾンビロックを検出しました (PID: {pid}, プロセスの状態: {state}, session: {session_id}, started: {started_at}, {age})",
-                "检测到僵尸锁 (PID: {pid}, 进程状态: {state}, session: {session_id}, started: {started_at}, {age})",
+                "Zombie lock found (PID: {pid}, process state: {state}, session: {session_id}, started: {started_at}, {ago})",
+                "ゾンビロックを検出しました (PID: {pid}, プロセスの状態: {state}, セッション: {session_id}, 開始時刻: {started_at}, {ago})",
+                "检测到僵尸锁 (PID: {pid}, 进程状态: {state}, 会话: {session_id}, 启动时间: {started_at}, {ago})",
             ),
             Self::Clean => ("No sprint lock", "Sprint のロックはありません", "没有 Sprint 锁"),
             Self::Override => (
                 "zombie lock overwritten by --force (PID: {pid}, session: {session_id}, started: {started_at})",
-                "--force によりゾンビロックを上書きしました (PID: {pid}, session: {session_id}, started: {started_at})",
-                "已通过 --force 覆盖僵尸锁 (PID: {pid}, session: {session_id}, started: {started_at})",
+                "--force によりゾンビロックを上書きしました (PID: {pid}, セッション: {session_id}, 開始時刻: {started_at})",
+                "已通过 --force 覆盖僵尸锁 (PID: {pid}, 会话: {session_id}, 启动时间: {started_at})",
             ),
             Self::HeldByProcess => (
                 "the lock is held while process {pid} lives: {reason}",
@@ -136,6 +138,7 @@ impl Text {
                 "git 没有忽略 {file}：请在 .gitignore 中添加一行 /{file}",
             ),
             Self::Unknown => ("unknown", "不明", "未知"),
+            Self::Ago => ("{hours}h ago", "{hours} 時間前", "{hours} 小时前"),
         };
         match lang {
             Lang::En => english,
@@ -222,6 +225,7 @@ mod tests {
             Text::NoHolderProcess,
             Text::NotIgnored,
             Text::Unknown,
+            Text::Ago,
         ];
         for text in texts {
             let english = names(text.template(Lang::En));

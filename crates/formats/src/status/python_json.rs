@@ -2,10 +2,12 @@
 
 use std::io::{self, Write};
 
+use lockkeeper_core::printable::is_disruptive;
 use serde::Serialize;
 use serde_json::ser::Formatter;
 
-/// Formats a value on one line, with a space after each colon and comma. Non-ASCII text is not escaped.
+/// Formats a value on one line, with a space after each colon and comma. Non-ASCII text is not escaped, except characters that
+/// steer a terminal or reverse text.
 pub(super) fn to_text(value: &impl Serialize) -> serde_json::Result<String> {
     let mut bytes = Vec::with_capacity(128);
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, Spaced))?;
@@ -38,7 +40,7 @@ impl Formatter for Spaced {
             return writer.write_all(text.as_bytes());
         }
         let mut rest = text;
-        while let Some(at) = rest.find(ends_a_line) {
+        while let Some(at) = rest.find(|c| ends_a_line(c) || is_disruptive(c)) {
             let (before, found) = rest.split_at(at);
             writer.write_all(before.as_bytes())?;
             let mut characters = found.chars();
@@ -71,6 +73,7 @@ mod tests {
         let value = json!({ "a": [1, 2.5, null], "b": { "c": "é\"\n" }, "d": {}, "e": [] });
         let text = r#"{"a": [1, 2.5, null], "b": {"c": "é\"\n"}, "d": {}, "e": []}"#;
         assert_eq!(to_text(&value).unwrap(), text);
+        assert_eq!(to_text(&"é\u{202e}e").unwrap(), "\"é\\u202ee\"");
     }
 
     /// Requirement 52.

@@ -25,6 +25,8 @@ pub const VARIABLE: &str = "AI_SWARM_TASKS_FILE";
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
 /// How many times to look for a file that the original program is renaming, and the pause between.
 const LOOKS: (u32, Duration) = (20, Duration::from_millis(10));
+/// How many times to write an end that another program overwrites, and the pause before another look.
+const ENDS: (u32, Duration) = (40, Duration::from_millis(50));
 /// The largest file that is read.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -79,7 +81,7 @@ pub enum TaskEnd {
 /// The outcome of an assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assignment {
-    /// It is assigned to the worker now.
+    /// It is assigned to the worker now, or can be.
     Assigned,
     /// Another worker has it. This is its status, with the worker.
     Taken(String),
@@ -103,25 +105,33 @@ impl TaskQueue {
         Self { path: path.into() }
     }
 
-    /// Assigns a task to a worker for a run, unless another program has it or has completed it.
-    pub fn assign(&self, task: &str, by: Executor<'_>, now: WallTime) -> Result<Assignment, QueueError> {
+    /// Assigns a task to a worker for a run, unless another program has it or has completed it. The caller holds the lock of the
+    /// task. `is_abandoned` says that this lock replaced an expired one: then the worker that the task was assigned to is gone.
+    pub fn assign(
+        &self,
+        task: &str,
+        by: Executor<'_>,
+        is_abandoned: bool,
+        now: WallTime,
+    ) -> Result<Assignment, QueueError> {
         let mut found = Assignment::Absent;
         self.change(task, &mut |entry| {
-            let status = status(entry).to_owned();
-            if !matches!(status.as_str(), "pending" | "failed") && !is_ours(entry) {
-                let by = holder(entry).map_or_else(String::new, |holder| format!(" by {holder}"));
-                let what = format!("{status}{by}");
-                found = match status.to_ascii_lowercase().as_str() {
-                    "completed" | "done" => Assignment::Completed(what),
-                    "skipped" | "skip" | "cancelled" | "canceled" => Assignment::Skipped(what),
-                    _ => Assignment::Taken(what),
-                };
-                return false;
+            found = found_in(entry);
+            if is_abandoned && status(entry).eq_ignore_ascii_case("assigned") {
+                found = Assignment::Assigned;
             }
-            found = Assignment::Assigned;
-            assign(entry, by, now)
+            found == Assignment::Assigned && assign(entry, by, now)
         })?;
         Ok(found)
+    }
+
+    /// Returns what [`assign`](Self::assign) would find. Changes nothing, and does not lock the file.
+    pub fn look(&self, task: &str) -> Result<Assignment, QueueError> {
+        if self.is_gone() {
+            return Ok(Assignment::Absent);
+        }
+        let Some(mut file) = self.parse()? else { return Ok(Assignment::Absent) };
+        Ok(self.entry(&mut file, task)?.map_or(Assignment::Absent, |entry| found_in(entry)))
     }
 
     /// Assigns the task of a run again: another program has overwritten the assignment, or another worker goes on with the run.
@@ -134,46 +144,66 @@ impl TaskQueue {
         })
     }
 
-    /// Writes the end of the task of a run.
+    /// Writes the end of the task of a run. Looks again after a moment, and writes it again if another program has overwritten it
+    /// with what that had read before: there is no later renewal that would do it.
     pub fn end(&self, task: &str, by: Executor<'_>, end: &TaskEnd, now: WallTime) -> Result<(), QueueError> {
-        self.change(task, &mut |entry| {
-            if !is_ours(entry) || run(entry) != Some(by.run) {
-                return false;
+        self.end_and_look_after(task, by, end, now, &mut || thread::sleep(ENDS.1))
+    }
+
+    fn end_and_look_after(
+        &self,
+        task: &str,
+        by: Executor<'_>,
+        end: &TaskEnd,
+        now: WallTime,
+        pause: &mut dyn FnMut(),
+    ) -> Result<(), QueueError> {
+        for _ in 0..ENDS.0 {
+            let mut is_written = false;
+            self.change(task, &mut |entry| {
+                // Another program may have overwritten the assignment, too. The caller has the lock of the task.
+                let is_lost = status(entry) == "pending";
+                let is_own = is_lost || (is_ours(entry) && run(entry) == Some(by.run));
+                is_written = is_own && write_end(entry, end, now);
+                is_written
+            })?;
+            if !is_written {
+                return Ok(());
             }
-            match end {
-                TaskEnd::Completed(output) => {
-                    entry.set("status", "completed");
-                    entry.set("result_file", output.as_str());
-                    entry.set("completed_at", time(now).as_str());
-                }
-                TaskEnd::Failed(reason) => {
-                    entry.set("status", "failed");
-                    entry.set("error", reason.as_str());
-                    entry.set("failed_at", time(now).as_str());
-                }
-                TaskEnd::Returned => {
-                    entry.set("status", "pending");
-                    entry.set("assigned_to", Json::Null);
-                }
-            }
-            true
-        })
+            pause();
+        }
+        let source = io::Error::other("another program overwrites it again and again");
+        Err(QueueError::Io { what: "write", path: self.path.clone(), source })
     }
 
     /// Changes the entry of a task under the lock of the file. Nothing is written if `change` returns false.
     fn change(&self, task: &str, change: &mut dyn FnMut(&mut Json) -> bool) -> Result<(), QueueError> {
-        if !self.path.exists() && !self.beside(".bak").exists() {
+        if self.is_gone() {
             return Ok(());
         }
         let _lock = self.lock()?;
-        let Some(text) = self.read()? else { return Ok(()) };
-        let wrong = |what: &str| QueueError::NotUnderstood { path: self.path.clone(), what: what.to_owned() };
-        let mut file = Json::parse(&text).map_err(|error| wrong(&error.to_string()))?;
+        let Some(mut file) = self.parse()? else { return Ok(()) };
+        let is_changed = self.entry(&mut file, task)?.is_some_and(change);
+        if is_changed { self.write(&file.to_pretty()) } else { Ok(()) }
+    }
+
+    /// Whether the file is gone. The original program moves it to `.bak` for a moment.
+    fn is_gone(&self) -> bool {
+        !self.path.exists() && !self.beside(".bak").exists()
+    }
+
+    fn parse(&self) -> Result<Option<Json>, QueueError> {
+        let Some(text) = self.read()? else { return Ok(None) };
+        Json::parse(&text).map(Some).map_err(|error| self.not_understood(&error.to_string()))
+    }
+
+    /// Finds the entry of a task.
+    fn entry<'j>(&self, file: &'j mut Json, task: &str) -> Result<Option<&'j mut Json>, QueueError> {
         let is_task = |entry: &Json| match entry.get("id") {
             Some(Json::Text(id) | Json::Number(id)) => id == task,
             Some(_) | None => false,
         };
-        let entries = match &mut file {
+        let entries = match file {
             Json::List(entries) => Some(entries),
             Json::Object(fields) => fields.iter_mut().find_map(|(key, value)| match value {
                 Json::List(entries) if key == "tasks" => Some(entries),
@@ -181,9 +211,12 @@ impl TaskQueue {
             }),
             Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) => None,
         };
-        let entries = entries.ok_or_else(|| wrong("it has no list of tasks"))?;
-        let Some(entry) = entries.iter_mut().find(|entry| is_task(entry)) else { return Ok(()) };
-        if change(entry) { self.write(&file.to_pretty()) } else { Ok(()) }
+        let entries = entries.ok_or_else(|| self.not_understood("it has no list of tasks"))?;
+        Ok(entries.iter_mut().find(|entry| is_task(entry)))
+    }
+
+    fn not_understood(&self, what: &str) -> QueueError {
+        QueueError::NotUnderstood { path: self.path.clone(), what: what.to_owned() }
     }
 
     /// Locks the file as the original program does: by `flock` on `tasks.json.tmp`.
@@ -261,6 +294,21 @@ impl TaskQueue {
     }
 }
 
+/// Whether a task can be assigned, as far as its entry says.
+fn found_in(entry: &Json) -> Assignment {
+    let status = status(entry);
+    if matches!(status, "pending" | "failed") || is_ours(entry) {
+        return Assignment::Assigned;
+    }
+    let by = holder(entry).map_or_else(String::new, |holder| format!(" by {holder}"));
+    let what = format!("{status}{by}");
+    match status.to_ascii_lowercase().as_str() {
+        "completed" | "done" => Assignment::Completed(what),
+        "skipped" | "skip" | "cancelled" | "canceled" => Assignment::Skipped(what),
+        _ => Assignment::Taken(what),
+    }
+}
+
 fn assign(entry: &mut Json, by: Executor<'_>, now: WallTime) -> bool {
     entry.set("status", "assigned");
     entry.set("assigned_to", by.worker);
@@ -270,6 +318,29 @@ fn assign(entry: &mut Json, by: Executor<'_>, now: WallTime) -> bool {
     entry.set("assigned_at", time(now).as_str());
     let own = [("worker", by.worker), ("run_id", by.run)];
     entry.set(OWN, Json::Object(own.map(|(key, value)| (key.to_owned(), value.into())).into()));
+    true
+}
+
+/// Writes how a task ended. False if that is written already.
+fn write_end(entry: &mut Json, end: &TaskEnd, now: WallTime) -> bool {
+    let (ended, details) = match end {
+        TaskEnd::Completed(output) => ("completed", Some(("result_file", output, "completed_at"))),
+        TaskEnd::Failed(reason) => ("failed", Some(("error", reason, "failed_at"))),
+        TaskEnd::Returned => ("pending", None),
+    };
+    if status(entry) == ended {
+        return false;
+    }
+    entry.set("status", ended);
+    // An attempt before may have failed.
+    ["error", "failed_at"].into_iter().for_each(|key| entry.remove(key));
+    match details {
+        Some((key, value, at)) => {
+            entry.set(key, value.as_str());
+            entry.set(at, time(now).as_str());
+        }
+        None => entry.set("assigned_to", Json::Null),
+    }
     true
 }
 
@@ -299,90 +370,4 @@ fn time(now: WallTime) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const US: Executor<'_> = Executor { worker: "W-1", run: "RUN-1" };
-    const NOON: WallTime = WallTime::from_micros(1_770_000_000_000_000);
-
-    fn queue(text: &str) -> (tempfile::TempDir, TaskQueue) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tasks.json");
-        fs::write(&path, text).unwrap();
-        (folder, TaskQueue::new(path))
-    }
-
-    fn entry(queue: &TaskQueue) -> Json {
-        let file = Json::parse(&fs::read_to_string(queue.path()).unwrap()).unwrap();
-        match file.get("tasks") {
-            Some(Json::List(entries)) => entries[0].clone(),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn text<'e>(entry: &'e Json, key: &str) -> &'e str {
-        entry.get(key).and_then(Json::as_text).unwrap_or_default()
-    }
-
-    #[test]
-    fn a_task_is_assigned_kept_and_ended_without_loss() {
-        let (folder, queue) =
-            queue(r#"{"tasks":[{"id":7,"status":"pending","n":123456789012345678901234567890}]}"#);
-        assert_eq!(queue.assign("7", US, NOON).unwrap(), Assignment::Assigned);
-        let assigned = entry(&queue);
-        assert_eq!((text(&assigned, "status"), text(&assigned, "assigned_to")), ("assigned", "W-1"));
-        assert_eq!(assigned.get("n"), Some(&Json::Number("123456789012345678901234567890".to_owned())));
-        // Another program read the file before our change, and wrote it back afterwards.
-        fs::copy(folder.path().join("tasks.json.bak"), queue.path()).unwrap();
-        queue.keep("7", US, NOON).unwrap();
-        assert_eq!(text(&entry(&queue), "status"), "assigned");
-        queue.end("7", US, &TaskEnd::Completed("out".to_owned()), NOON).unwrap();
-        let ended = entry(&queue);
-        assert_eq!((text(&ended, "status"), text(&ended, "result_file")), ("completed", "out"));
-        let mut names: Vec<_> = fs::read_dir(&folder).unwrap().map(|one| one.unwrap().file_name()).collect();
-        names.sort();
-        assert_eq!(names, ["tasks.json", "tasks.json.bak", "tasks.json.tmp"]);
-    }
-
-    #[test]
-    fn a_task_of_another_program_is_left_alone() {
-        let what = |status: &str| format!("{status} by w2");
-        let found = [
-            ("assigned", Assignment::Taken(what("assigned"))),
-            ("ASSIGNED", Assignment::Taken(what("ASSIGNED"))),
-            ("completed", Assignment::Completed(what("completed"))),
-            ("DONE", Assignment::Completed(what("DONE"))),
-            ("skipped", Assignment::Skipped(what("skipped"))),
-        ];
-        for (status, outcome) in found {
-            let text = format!(r#"{{"tasks":[{{"id":"t","status":"{status}","assigned_to":"w2"}}]}}"#);
-            let (_folder, queue) = queue(&text);
-            let taken = queue.assign("t", US, NOON).unwrap();
-            assert_eq!(taken, outcome);
-            queue.end("t", US, &TaskEnd::Returned, NOON).unwrap();
-            assert_eq!(fs::read_to_string(queue.path()).unwrap(), text, "nothing was written");
-        }
-        let (folder, queue) = queue(r#"{"tasks":[]}"#);
-        assert_eq!(queue.assign("t", US, NOON).unwrap(), Assignment::Absent);
-        fs::write(queue.path(), "{").unwrap();
-        assert!(matches!(queue.assign("t", US, NOON), Err(QueueError::NotUnderstood { .. })));
-        assert_eq!(fs::read_to_string(queue.path()).unwrap(), "{");
-        drop(folder);
-        assert_eq!(queue.assign("t", US, NOON).unwrap(), Assignment::Absent);
-    }
-
-    #[test]
-    fn another_worker_goes_on_with_the_run() {
-        let (_folder, queue) = queue(r#"{"tasks":[{"id":"t","status":"pending"}]}"#);
-        queue.assign("t", US, NOON).unwrap();
-        let other = Executor { worker: "W-2", run: "RUN-1" };
-        queue.keep("t", other, NOON).unwrap();
-        assert_eq!(text(&entry(&queue), "assigned_to"), "W-2");
-        queue.end("t", other, &TaskEnd::Returned, NOON).unwrap();
-        assert_eq!(text(&entry(&queue), "status"), "pending");
-        // The swarm's master has assigned it to another worker.
-        let theirs = r#"{"tasks":[{"id":"t","status":"ASSIGNED","assigned_to":"W-2","assigned_worker_id":"w9","lockkeeper":{"worker":"W-2","run_id":"RUN-1"}}]}"#;
-        fs::write(queue.path(), theirs).unwrap();
-        assert_eq!(queue.assign("t", other, NOON).unwrap(), Assignment::Taken("ASSIGNED by w9".to_owned()));
-    }
-}
+mod tests;

@@ -145,13 +145,13 @@ impl Context {
         self.phrases.get_or_init(|| Arc::new(Phrases::load(self.language())))
     }
 
-    /// The location of a store that an argument names, as `--store` does.
+    /// The location of leases and runs in a store that an argument names.
     #[cfg(feature = "postgres")]
     pub(super) fn location_of(&self, address: &str) -> Result<Location, Report> {
         let root = self.location.root.clone();
         if is_server(address) {
             // Small files are in the state folder all the same.
-            let shared = Some(shared_store_at(address, &self.config, &root)?);
+            let shared = Some(shared_store_at(address, None, &self.config, &root)?);
             return Ok(Location { shared, ..self.location.clone() });
         }
         let state = self.cwd.join(folder_of_store(address)?);

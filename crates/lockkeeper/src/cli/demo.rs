@@ -56,6 +56,7 @@ fn throw_away_project(address: &str) -> Result<SharedStore, Report> {
     let password_file = std::env::var_os("LOCKKEEPER_PASSWORD_FILE").map(PathBuf::from);
     let settings = SharedStoreSettings {
         address,
+        runs: None,
         project: Some(&project),
         password_file: password_file.as_deref(),
         connect_timeout: Duration::from_secs(5),

@@ -69,7 +69,7 @@ fn aiflow(root: &Path, now: WallTime) -> Result<Vec<Row>, Report> {
     let project = Aiflow::new(root);
     let mut rows = Vec::new();
     for (subject, found) in project.list(now)? {
-        let path = project.path(&subject)?;
+        let mut path = project.path(&subject)?;
         let name = match &subject {
             Subject::Queue => "queue".to_owned(),
             Subject::Request(id) => format!("request {id}"),
@@ -78,7 +78,10 @@ fn aiflow(root: &Path, now: WallTime) -> Result<Vec<Row>, Report> {
             Ok(standing) => {
                 let record = standing.record.as_ref();
                 let process = record.and_then(|record| record.pid).map(|pid| format!("pid {pid}"));
-                let run = record.and_then(|record| record.run_id.clone());
+                let run = standing.run_id().map(str::to_owned);
+                // Only the file of the holder ends the lock, and is removed by hand.
+                let plain = standing.plain_run.as_ref().and_then(|_| project.plain_path(&subject));
+                path = plain.unwrap_or(path);
                 Row {
                     subject: name,
                     path,
@@ -131,6 +134,7 @@ fn as_json(row: &Row) -> Value {
     serde_json::json!({
         "subject": row.subject,
         "path": row.path.to_string_lossy(),
+        "holder": row.holder,
         "state": row.state,
         "reason": row.reason,
         "expires_at": row.ends_at.map(|end| end.to_string()),

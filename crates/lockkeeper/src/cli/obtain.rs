@@ -42,14 +42,15 @@ pub(super) struct WaitSettings {
 pub(super) fn obtain(
     context: &Context,
     engine: &Engine,
-    request: AcquireRequest,
+    mut request: AcquireRequest,
     settings: &WaitSettings,
 ) -> Result<Obtained, Report> {
     // Signal handlers cost time. They are installed only if the lease is held.
-    let outcome = engine.acquire_now(&request, grace(context))?;
-    if settings.waiting == Waiting::No || !matches!(outcome, Outcome::Held(_)) {
-        return Ok(Obtained { acquired: outcome.into(), signal: None });
-    }
+    let blockers = match engine.acquire_now(&request, grace(context))? {
+        Outcome::Held(blockers) if settings.waiting != Waiting::No => blockers,
+        outcome => return Ok(Obtained { acquired: outcome.into(), signal: None }),
+    };
+    request.under.extend(engine.held_above(&blockers));
     let at_end = if settings.keep_ticket { AtEnd::Detach } else { AtEnd::GiveUp };
     wait(context, engine, settings, |options, progress| {
         Ok(engine.acquire_and_wait(request, ticket_ttl(context), options, at_end, progress)?)

@@ -81,13 +81,21 @@ fn list(context: &Context, place: &Place) -> Result<Exit, Report> {
     let runs = context.existing_runs()?.map_or_else(|| context.runs(), Ok)?;
     runs.expire()?;
     let leases = context.engine_to_read()?.map_or_else(|| context.engine(), Ok)?;
-    let selection = queue::forecast(&runs, &leases, &place.settings(context)?)?;
+    let settings = place.settings(context)?;
+    let mut selection = queue::forecast(&runs, &leases, &settings)?;
     let (auto, stop) = queue::state(&runs, &leases)?;
+    // An auto-run that has not begun its first run holds the file itself.
+    let held_by = queue::lock_file_holder(&runs, &settings).filter(|_| auto.is_none());
+    if held_by.is_some() {
+        selection.next = None;
+    }
+    let stop = stop.filter(|_| held_by.is_none());
     let stop = stop.map(|stop| QueueStopView::new(&stop, context.language(), &Messages::load()));
     if context.json {
         print::json(&Listed {
             selection: SelectionView::new(&selection),
-            running: auto.is_some(),
+            running: auto.is_some() || held_by.is_some(),
+            held_by,
             auto_run: auto.as_ref().map(AutoRunItem::new),
             last_stop: stop,
         });
@@ -108,11 +116,14 @@ fn list(context: &Context, place: &Place) -> Result<Exit, Report> {
     if let Some(stop) = &stop {
         print::talk(&stopped(context, stop));
     }
-    match &selection.next {
-        Some(next) => {
+    match (&selection.next, &held_by) {
+        (_, Some(holder)) => {
+            print::talk(&context.say("queue.held_elsewhere", &[("holder", &table::plain(holder))]));
+        }
+        (Some(next), None) => {
             print::data(&context.say("queue.next", &[("request", &table::plain(next.as_str()))]));
         }
-        None => print::talk(&context.say("queue.nothing_ready", &[])),
+        (None, None) => print::talk(&context.say("queue.nothing_ready", &[])),
     }
     for (id, reason) in &selection.passed_over {
         let why = context.say(&format!("passed_over.{reason}"), &[]);
@@ -183,8 +194,10 @@ fn stopped(context: &Context, stop: &QueueStopView) -> String {
     let run = stop.run_id.as_deref().map_or_else(String::new, |run| format!(" ({run})"));
     let mut lines = vec![context.say("queue.stopped", &[("why", &stop.message), ("run", &run)])];
     if let Some(check) = &stop.check {
-        lines.push(format!("  {}: {}", check.id, table::plain(&check.detail)));
-        lines.extend(check.fix.iter().map(|fix| format!("  {}", table::plain(fix))));
+        // The store keeps the English sentences of the check.
+        let english = |text: &str| format!("  {}", context.phrases().english(&table::plain(text)));
+        lines.push(english(&format!("{}: {}", check.id, check.detail)));
+        lines.extend(check.fix.iter().map(|fix| english(fix)));
     }
     lines.extend(stop.actions.iter().map(|action| format!("{}: {action}", context.say("hint", &[]))));
     lines.join("\n")
@@ -226,16 +239,19 @@ fn queue_runner(context: &Context, place: &Place) -> Result<(QueueRunner, Regist
         LockFormat::Native => None,
         LockFormat::Aiflow => Some(Aiflow::new(&context.location.root)),
     };
-    let runner = QueueRunner::lock(&worker, listener, aiflow.as_ref())?.map_err(busy)?;
+    let runner = QueueRunner::lock(&worker, listener, aiflow.as_ref())?.map_err(|found| busy(&found))?;
     Ok((runner, registration))
 }
 
-fn busy(busy: QueueBusy) -> Report {
+fn busy(busy: &QueueBusy) -> Report {
     let report = Report::new(Exit::Refused, "QUEUE_IN_PROGRESS", "somebody else works through the queue")
-        .with_hint("`lockkeeper queue list` shows who; `lockkeeper queue stop` ends it after the present run")
-        .with_context("holder", busy.holder);
-    match busy.auto_run.and_then(|auto| auto.current) {
-        Some(run) => report.with_context("run_id", run.as_str()),
+        .with_hint(match busy.is_foreign {
+            true => "another program holds the lock file of the queue: `lockkeeper locks` shows it; wait until it has ended",
+            false => "`lockkeeper queue list` shows who; `lockkeeper queue stop` ends it after the present run",
+        })
+        .with_context("holder", busy.holder.as_str());
+    match busy.current_run() {
+        Some(run) => report.with_context("run_id", run),
         None => report,
     }
 }
@@ -262,6 +278,8 @@ struct Listed {
     #[serde(flatten)]
     selection: SelectionView,
     running: bool,
+    /// The run or process of another program that holds the lock file of the queue.
+    held_by: Option<String>,
     auto_run: Option<AutoRunItem>,
     last_stop: Option<QueueStopView>,
 }

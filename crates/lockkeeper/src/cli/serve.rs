@@ -116,6 +116,11 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
     let listener = lockkeeper_server::listen(args.listen, &settings)?;
     let address = listener.local_addr().map_err(ServeError::Socket)?;
+    // The lock files of requests are of use only if no executor does without them.
+    let format = ExecutorFormat::of(&settings.execution);
+    let _registered = (format == ExecutorFormat::Aiflow)
+        .then(|| executors::register(&context.location.state, format))
+        .transpose()?;
     let state = AppState::new(leases, context.location.clone(), settings)?;
     let working = (args.work > 0).then(|| work(context, args, &state)).transpose()?;
     let socket = bind_socket(context);

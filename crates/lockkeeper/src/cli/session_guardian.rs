@@ -1,7 +1,7 @@
 //! `session-guardian`: the process beside a holder on a store that several machines share. If the holder is killed, it renews the
 //! holder's sessions until the commands are gone. Not for people.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -144,11 +144,21 @@ impl Spawner {
     /// None if the store belongs to this machine alone.
     pub(super) fn of(context: &Context) -> Option<Self> {
         context.location.shared.as_ref()?;
+        let state = &context.location.state;
         let settings = context.config.settings().iter();
         let mut variables: Vec<(&'static str, OsString)> = settings
-            .filter_map(|setting| Some((setting.shared_store_variable()?, setting.value.clone()?.into())))
+            .filter_map(|setting| {
+                let value = match (setting.key, setting.value.as_deref()?) {
+                    // The folder in the setting may be relative to the project. The guardian would look for it elsewhere.
+                    ("runs", folder) if folder.starts_with("sqlite:") => {
+                        [OsStr::new("sqlite:"), state.as_os_str()].into_iter().collect()
+                    }
+                    (_, value) => value.into(),
+                };
+                Some((setting.shared_store_variable()?, value))
+            })
             .collect();
-        variables.push(("LOCKKEEPER_DIR", context.location.state.clone().into()));
+        variables.push(("LOCKKEEPER_DIR", state.clone().into()));
         Some(Self { variables })
     }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::sprint::{
-    self, Answer, Call, Caller, Input, Lang, LockInfo, Machine, Mode, Problem, Severity, Status, Text,
-    USER_CONFIRM_TIMEOUT,
+    self, Answer, Call, Caller, Input, Lang, LockInfo, Machine, Mode, Notice, Problem, Severity, Status,
+    Text, USER_CONFIRM_TIMEOUT,
 };
 use lockkeeper_platform::{answer, holder_process};
 
@@ -103,6 +103,12 @@ impl Verb for Args {
         }
         let done = Done::of(&context, &self, &self.mode, None);
         done.print(&context);
+        if done.answer.status == Status::Acquired {
+            print::check_written("the lock was released").inspect_err(|_| {
+                // The caller does not know of it.
+                Done::of(&context, &self, "release", None);
+            })?;
+        }
         Ok(exit(&done.answer))
     }
 }
@@ -123,7 +129,7 @@ struct Done {
     input: Input,
     lang: Lang,
     answer: Answer,
-    /// The lines that were printed before a question.
+    /// The warnings that were printed before a question.
     told: Vec<String>,
 }
 
@@ -131,9 +137,9 @@ impl Done {
     /// Carries out a call. Without `pid`, the process that the lock is tied to is looked for.
     fn of(context: &Context, args: &Args, mode: &str, pid: Option<u32>) -> Self {
         let input = input(context, args, mode);
-        let lang = Lang::of(Some(context.language().code()));
+        let lang = language(context);
         let mut told = Vec::new();
-        match input.check().and_then(|call| act(&call, args, pid, lang, &mut told)) {
+        match input.check().and_then(|call| act(context, &call, args, pid, &mut told)) {
             Ok(answer) => Self { input, lang, answer, told },
             Err(problem) => Self::refused(context, input, problem),
         }
@@ -142,7 +148,7 @@ impl Done {
     /// The answer to bad input.
     fn refused(context: &Context, input: Input, problem: Problem) -> Self {
         let info = if input.something_is_there() { LockInfo::Unread } else { LockInfo::Absent };
-        let lang = Lang::of(Some(context.language().code()));
+        let lang = language(context);
         Self { input, lang, answer: Answer::failure(problem, info), told: Vec::new() }
     }
 
@@ -159,8 +165,7 @@ impl Done {
     /// Prints errors, warnings and hints.
     fn print_problems(&self, context: &Context) {
         for problem in &self.answer.problems {
-            let line = problem.line();
-            if !self.told.contains(&line) {
+            if !self.told.contains(&problem.printable()) {
                 print::talk(&problem_line(context, problem));
             }
             // After a success no hint is needed.
@@ -174,24 +179,34 @@ impl Done {
     }
 }
 
-/// Carries out the call. `told` gets the lines that were printed before a question.
+fn language(context: &Context) -> Lang {
+    Lang::of(Some(context.language().code()))
+}
+
+/// Carries out the call. `told` gets the warnings that were printed before a question.
 fn act(
+    context: &Context,
     call: &Call,
     args: &Args,
     pid: Option<u32>,
-    lang: Lang,
     told: &mut Vec<String>,
 ) -> Result<Answer, Problem> {
+    let lang = language(context);
     let binding = match (call.mode(), pid) {
         (Mode::Acquire, None) => Some(Binding::choose(args, lang)?),
         (Mode::Acquire, Some(_)) | (Mode::Release | Mode::Check, _) => None,
     };
     let mut caller = Caller {
         lang,
+        // Texts in JSON are English.
+        answer_lang: if context.json { Lang::En } else { lang },
         confirm: &mut |question| args.yes || confirm(question, USER_CONFIRM_TIMEOUT),
-        tell: &mut |line| {
-            print::talk(line);
-            told.push(line.to_owned());
+        tell: &mut |notice| match notice {
+            Notice::Sentence(sentence) => print::talk(sentence),
+            Notice::Warning(warning) => {
+                print::talk(&problem_line(context, warning));
+                told.push(warning.printable());
+            }
         },
         pid: pid.or(binding.as_ref().map(|binding| binding.pid)).unwrap_or(INIT),
     };

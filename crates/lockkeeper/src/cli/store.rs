@@ -79,18 +79,17 @@ impl Verb for Args {
 }
 
 fn init(context: &Context, store: &SharedStore, role: &str) -> Result<Exit, Report> {
-    let found = looked_at(store)?;
+    let (address, found) = looked_at(store)?;
     let role = quoted(role);
     let sql: Vec<String> = LEAST_PRIVILEGES.iter().map(|grant| format!("{grant} {role};")).collect();
     if context.json {
         print::json(
-            &json!({ "store": store.address(), "project": store.project(), "schema": found.schema, "sql": sql }),
+            &json!({ "store": address, "project": store.project(), "schema": found.schema, "sql": sql }),
         );
         return Ok(Exit::Done);
     }
     print::talk(&format!(
-        "{} has the tables of version {} and the project {}",
-        store.address(),
+        "{address} has the tables of version {} and the project {}",
         found.schema,
         store.project()
     ));
@@ -99,8 +98,8 @@ fn init(context: &Context, store: &SharedStore, role: &str) -> Result<Exit, Repo
     Ok(Exit::Done)
 }
 
-/// A server that answers, and refuses, is reachable.
-fn looked_at(store: &SharedStore) -> Result<ServerCheck, Report> {
+/// Checks the PostgreSQL server. Returns its address as well. A server that answers, and refuses, is reachable.
+fn looked_at(store: &SharedStore) -> Result<(String, ServerCheck), Report> {
     let found = check_shared(store).map_err(|error| match error {
         StoreError::Database { .. } => Report::of(Exit::Failed, "STORE_FAILED", &error).with_hint(
             "a user who may make a schema runs `lockkeeper store init --role ROLE`, which prints what a role needs",
@@ -171,7 +170,7 @@ fn move_records(context: &Context, from: &str, to: &str) -> Result<Exit, Report>
         None => print::out(&format!("{from} was moved to {to} before; nothing was left to do\n")),
     }
     print::talk(&format!(
-        "{from} refuses everything from now on: name {to} as `store` in lockkeeper.toml; the output of runs stays in the state folder"
+        "{from} refuses everything from now on: name {to} as `store` in lockkeeper.toml, or as `runs` beside another store of leases; the output of runs stays in the state folder"
     ));
     Ok(Exit::Done)
 }
@@ -183,12 +182,12 @@ struct Finding {
 }
 
 fn check(context: &Context, store: &SharedStore) -> Result<Exit, Report> {
-    let found = looked_at(store)?;
+    let (address, found) = looked_at(store)?;
     let findings = findings(&found);
     let is_bad = findings.iter().any(|finding| finding.is_bad);
     if context.json {
         print::json(&json!({
-            "store": store.address(),
+            "store": address,
             "project": store.project(),
             "server": found.server,
             "schema": found.schema,

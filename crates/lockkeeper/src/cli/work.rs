@@ -62,7 +62,7 @@ pub(super) struct Args {
 }
 
 /// Folders and lock files that a worker shares with other programs.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(super) struct Place {
     /// The folder of a swarm, for the status log and task locks [default: AI_SWARM_DIR, else the setting swarm_dir,
     /// else the log is in the state folder]
@@ -74,9 +74,10 @@ pub(super) struct Place {
 }
 
 /// How requests and the queue are locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum LockFormat {
     /// Only in the store
+    #[default]
     Native,
     /// In the store and in the lock files of aiflow, so that its programs respect the locks
     Aiflow,

@@ -247,6 +247,34 @@ fn ones_own_lock_is_recognised_by_any_path() {
 }
 
 #[test]
+fn ones_own_lock_is_recognised_without_the_environment() {
+    let world = world!();
+    let inner = format!("env -i '{}' exec db --wait=20s -- echo twice", world.program());
+    let line = format!("{inner}; echo $?");
+    world.run(["exec", "db", "--", "sh", "-c", &line]).code(0).prints("75").says("deadlock refused");
+    // A command that does not wait for this one is another holder.
+    let holder = world.hold(&["log"]);
+    let other = format!("env -i '{}' exec log --no-wait -- true; echo $?", world.program());
+    world.run(["exec", "db", "--", "sh", "-c", &other]).code(0).prints("75");
+    holder.finish().code(0);
+}
+
+#[test]
+fn links_on_the_way_to_the_state_folder_do_not_matter() {
+    let world = world!();
+    let program = world.program();
+    world.shell("mkdir real && ln -s \"$PWD/real\" link").code(0);
+    let by = |path: &str, rest: &str| format!("'{program}' --dir \"$PWD/{path}/state\" {rest}");
+    world.shell(&by("link", "exec db -- echo ran")).code(0).prints("ran");
+    world.shell(&by("link", "locks")).code(0);
+    // It is the same store by both paths.
+    world.shell(&by("link", "acquire db --ttl 1m --owner worker:one")).code(0);
+    world.shell(&by("real", "exec db --no-wait -- true")).code(75).says("worker:one");
+    let nested = by("link", &format!("exec log -- {}", by("real", "exec log --wait=20s -- true")));
+    world.shell(&nested).code(75).says("deadlock refused");
+}
+
+#[test]
 fn ones_own_lock_is_recognised_through_a_bind_mount() {
     let world = world!();
     if !Finished::of(world.command("unshare").args(["-m", "true"])).succeeded() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use lockkeeper_engine::messages::{Language, Phrases};
@@ -68,6 +69,49 @@ fn no_sentence_is_half_translated() {
     let chinese = world.set("LC_ALL", "zh_CN.UTF-8");
     chinese.run(task).code(0).says("已锁定：t1");
     chinese.run(["queue", "list"]).code(0).says("没有可以运行的请求");
+}
+
+/// Requirement 194. The check that stopped the queue is kept in English.
+#[test]
+fn the_check_that_stopped_the_queue_stands_behind_a_label() {
+    let world = world!().git().with_state().set("LANG", "zh_CN.UTF-8");
+    files::write(&world.path(".git/hooks/pre-commit"), "#!/bin/sh\nexec /nonexistent/lockkeeper guard\n");
+    let hook = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(world.path(".git/hooks/pre-commit"), hook).unwrap();
+    world.run(["submit", "--id", "RQ-1", "--", "true"]).code(0);
+    for (words, code) in [(["queue", "auto"], 1), (["queue", "list"], 0)] {
+        let said = world.run(words).code(code).says("  详情: hooks: ").stderr();
+        assert!(said.lines().all(|line| english_words(line) < 3), "{said}");
+    }
+}
+
+/// Requirements 28 and 194. Only what the format prescribes is English.
+#[test]
+fn words_about_a_sprint_are_in_one_language() {
+    let world = world!().with_state().set("LANG", "zh_CN.UTF-8");
+    let lock = world.path(".sprint-running");
+    files::write(&lock, "pid: 4194304\nsession_id: s\nstarted_at: 2026-01-31T12:00:00Z\n");
+    let check = ["sprint", "check", "--project-root", "."];
+    let said = world.run(check).code(75).prints("会话: s, 启动时间: 2026-01-31T12:00:00Z, ").stdout();
+    assert!(said.contains(" 小时前)") && !said.contains("session: ") && !said.contains(" ago"), "{said}");
+    let json = world.run([&["--json"], &check[..]].concat()).code(75).json();
+    assert!(json["message"].as_str().unwrap().starts_with("Zombie lock found (PID: 4194304"), "{json}");
+    files::write(&lock, "x: [");
+    files::set_age(&lock, std::time::Duration::from_secs(60));
+    let acquire = ["sprint", "acquire", "--project-root", ".", "--session-id", "t", "--epic-spec", "e"];
+    let asked =
+        world.run(acquire).code(75).says("警告  详情: Lock file exists but has invalid format").stderr();
+    assert!(!asked.contains("warning:"), "{asked}");
+}
+
+#[test]
+fn the_monitor_of_groups_is_started_and_stopped_in_the_language() {
+    let world = world!().with_state().set("LANG", "ja_JP.UTF-8");
+    world.run(["group", "init"]).code(0);
+    world.run(["group", "monitor", "start"]).code(0).says("deadlock_monitor を開始しました: プロセス ");
+    world.run(["group", "monitor", "start"]).code(0).says("deadlock_monitor はプロセス ");
+    world.run(["group", "monitor", "stop"]).code(0).says("deadlock_monitor を停止しました: プロセス ");
+    world.run(["group", "monitor", "stop"]).code(0).says("deadlock_monitor は動作していません");
 }
 
 /// Behind this label, a line has English text of another part, to its end.

@@ -53,6 +53,30 @@ fn output_that_cannot_be_written_is_an_error() {
     }
     // The refusal is the more important answer.
     world.shell("lockkeeper acquire db --json >/dev/full").code(75);
+    for words in ["--help", "--version", "exec --help"] {
+        world.shell(&format!("lockkeeper {words} >/dev/full")).code(1).says("could not be written");
+    }
+}
+
+/// Somebody who forgets the shell.
+#[test]
+fn a_variable_in_place_of_the_program_is_not_shown() {
+    let world = world!();
+    let refused = world.run(["exec", "db", "--", "API_TOKEN=SEKRIT", "make"]).code(127);
+    assert!(!refused.says("cannot find the program `API_TOKEN=***`").stderr().contains("SEKRIT"));
+    world.run(["submit", "--id", "a", "--", "API_TOKEN=SEKRIT", "make"]).code(0);
+    world.run(["work", "--drain"]).code(1);
+    for words in [&["run", "show", "a"][..], &["run", "events", "a"], &["--json", "runs"]] {
+        assert!(!world.run(words.iter().copied()).code(0).stdout().contains("SEKRIT"), "{words:?}");
+    }
+}
+
+#[test]
+fn a_sprint_whose_answer_cannot_be_written_leaves_no_lock() {
+    let world = world!();
+    let acquire = "lockkeeper sprint acquire --project-root . --session-id s1 --epic-spec e1";
+    world.shell(&format!("{acquire} >/dev/full")).code(1).says("the lock was released");
+    world.shell("lockkeeper sprint check --project-root .").code(0).prints("clean");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The queue from the command line: why it stopped, and in which format requests are locked.
 
-use lockkeeper_testing::{files, until_seen, world};
+use lockkeeper_testing::{ServerProcess, files, until, until_seen, world};
 use serde_json::json;
 
 /// Requirement 185.
@@ -31,6 +31,65 @@ fn executors_of_one_store_lock_in_one_format() {
     world.touch("go");
     worker.wait().code(0);
     world.run(["work", "--drain"]).code(0);
+    // A server that has nothing to do yet is an executor, too.
+    let mut server = ServerProcess::start(&world, &["--lock-format", "aiflow"]);
+    world.run(["submit", "--id", "RQ-2", "--", "true"]).code(0);
+    world.run(["work", "--drain"]).code(75).says("--lock-format aiflow");
+    server.kill();
+    world.run(["work", "--drain"]).code(0);
+}
+
+/// Requirement 197. The command that ends the run knows neither the format nor the folder of the lock files.
+#[test]
+fn lock_files_of_a_killed_executor_go_with_its_run() {
+    let world = world!().with_state();
+    let submit = |started: &str, end: &str| {
+        let line = format!(": > {started}; while [ ! -e {end} ]; do sleep 0.02; done");
+        world.run(["submit", "--id", "RQ-1", "--replace", "--", "sh", "-c", &line]).code(0);
+    };
+    submit("started", "go");
+    let mut worker = world.start(["work", "--lock-format", "aiflow"]);
+    let files =
+        [".aiflow/locks/RQ-1.lock", ".aiflow/locks/request.RQ-1.lock.json"].map(|name| world.path(name));
+    let running =
+        || world.run(["--json", "runs", "--status", "running"]).json()["runs"].as_array().unwrap().len();
+    until("the command runs", || world.path("started").exists());
+    assert!(files.iter().all(|file| file.exists()));
+    worker.kill();
+    world.touch("go");
+    world.run(["run", "wait", "RQ-1"]).code(0);
+    assert!(!files.iter().any(|file| file.exists()));
+    // The doctor ends a run without a worker.
+    submit("started-again", "end");
+    let mut worker = world.start(["work", "--lock-format", "aiflow"]);
+    until("the command runs", || world.path("started-again").exists());
+    worker.kill();
+    world.touch("end");
+    let open = || {
+        let _ = world.run(["doctor", "--full"]);
+        running()
+    };
+    until_seen("the doctor ends it", open, |count| *count == 0);
+    assert!(!files.iter().any(|file| file.exists()));
+}
+
+/// Requirement 197. The lock file of the queue has a run of this store, and the lease of the queue is free.
+#[test]
+fn a_killed_queue_does_not_stop_the_next_one() {
+    let world = world!().with_state();
+    let line = ": > started; while [ ! -e go ]; do sleep 0.02; done";
+    world.run(["submit", "--id", "a", "--", "sh", "-c", line]).code(0);
+    world.run(["submit", "--id", "b", "--", "true"]).code(0);
+    let mut queue = world.start(["queue", "auto", "--lock-format", "aiflow"]);
+    until("the command runs", || world.path("started").exists());
+    queue.kill();
+    world.touch("go");
+    world.run(["run", "wait", "a"]).code(0);
+    assert!(world.path(".aiflow/locks/queue.lock.json").exists());
+    world.run(["queue", "list", "--lock-format", "aiflow"]).code(0).prints("next: b");
+    world.run(["queue", "auto", "--lock-format", "aiflow"]).code(0);
+    world.run(["run", "wait", "b"]).code(0);
+    assert!(!world.path(".aiflow/locks/queue.lock.json").exists());
 }
 
 /// Requirements 139 and 141. Locks of all formats are in one list.

@@ -20,7 +20,7 @@ fn an_executor_outside_moves_a_run_by_compare_and_set() {
     world.run(["run", "mark", &id, "succeeded", "--expect", "running"]).code(75).says("is queued");
     assert_eq!(world.run(["run", "claim", &id, "--worker", "w1"]).code(0).stdout(), "1\n");
     world.run(["run", "claim", &id, "--worker", "w2"]).code(75);
-    world.run(["run", "mark", &id, "succeeded", "--claim", "2"]).code(75).says("claim 2 is over");
+    world.run(["run", "mark", &id, "succeeded", "--claim", "2"]).code(75).says("claim 2 does not count");
     let moved =
         world.run(["--json", "run", "mark", &id, "succeeded", "--expect", "running", "--exit-code", "0"]);
     assert_eq!(moved.code(0).json()["run"]["status"], "succeeded");
@@ -49,7 +49,11 @@ fn a_run_is_canceled_at_once_or_by_its_executor() {
     world.run(["run", "wait", "a"]).code(75).says("was canceled: not needed");
     submit(&world, "b");
     world.run(["run", "claim", "b", "--worker", "w"]).code(0);
-    world.run(["run", "cancel", "b"]).code(0).says("is cancelling");
+    world
+        .run(["run", "cancel", "b"])
+        .code(0)
+        .says("is cancelling")
+        .says("if w is gone: `lockkeeper run mark");
     world.run(["run", "mark", "b", "canceled", "--expect", "cancelling"]).code(0);
     assert_eq!(run(&world, "b")["status"], "canceled");
 }

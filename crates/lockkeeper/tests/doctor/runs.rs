@@ -17,6 +17,18 @@ use rusqlite::Connection;
 
 use crate::doctor::Doctor;
 
+/// No lease was ever taken here, so there is no lease store.
+#[test]
+fn a_claim_from_outside_is_found_without_a_lease_store() {
+    let doctor = Doctor::new();
+    let runs = Runs::open(&doctor.state()).unwrap();
+    let run = runs.submit(&request("a", RetryPolicy::default()), None).unwrap().run;
+    let claimant = Claimant { worker: "my-runner".parse().unwrap(), holder: None, lease: None };
+    let claimed = transition::claim(&runs.run(&run).unwrap(), claimant, runs.store().now()).unwrap();
+    assert_eq!(runs.store().move_runs(&[claimed]).unwrap(), [Moved::Applied]);
+    doctor.quick().says("runs", "PASS", "my-runner");
+}
+
 fn request(id: &str, retry: RetryPolicy) -> Request {
     let command = vec!["true".to_owned()];
     Request { title: id.to_owned(), retry, ..Request::new(id.parse().unwrap(), command, "/".to_owned()) }

@@ -139,6 +139,7 @@ fn locks_lists_each_file_with_its_verdict() {
     project
         .write("request.RQ-1.lock.json", &expired(&json!(processes::exited_pid()), "127.0.0.1").to_string());
     project.write("request.RQ-9.lock.json", "rubbish");
+    project.write("RQ-5.lock", "RUN-X");
     let list = |args: &[&str]| {
         let root = project.root().to_str().unwrap();
         let mut command = project.world.lockkeeper(["locks", "--format", "aiflow", "--project-root", root]);
@@ -151,8 +152,42 @@ fn locks_lists_each_file_with_its_verdict() {
         .iter()
         .map(|lock| (lock["subject"].as_str().unwrap(), lock["state"].as_str().unwrap()))
         .collect();
-    assert_eq!(rows, [("queue", "held"), ("request RQ-1", "stale"), ("request RQ-9", "unknown")]);
+    let expected =
+        [("queue", "held"), ("request RQ-1", "stale"), ("request RQ-5", "held"), ("request RQ-9", "unknown")];
+    assert_eq!(rows, expected);
+    // The plain file of the program: a person who removes it by hand needs its own path.
+    let plain = &listing["locks"][2];
+    assert_eq!(
+        (&plain["holder"], plain["path"].as_str()),
+        (&json!("RUN-X"), project.file("RQ-5.lock").to_str())
+    );
     assert_eq!(listing["locks"][0]["record"]["run_id"], "RUN-1");
     let text = list(&[]).prints("its process has ended").stdout();
-    assert_eq!(text.lines().count(), 4, "{text}");
+    assert_eq!(text.lines().count(), 5, "{text}");
+    assert!(text.contains("RUN-X"), "{text}");
+}
+
+/// Requirement 193. A process that takes over a stale lock prints that, and the events of the run have it.
+#[test]
+fn a_run_that_takes_over_a_stale_lock_reports_it() {
+    let project = Project::new();
+    let world = &project.world;
+    let stale = expired(&json!(processes::exited_pid()), "127.0.0.1");
+    project.write("request.RQ-1.lock.json", &stale.to_string());
+    let mut queue = stale;
+    queue["lock_type"] = json!("queue");
+    project.write("queue.lock.json", &queue.to_string());
+    world.run(["submit", "--id", "RQ-1", "--", "true"]).code(0);
+    let executed = world.run(["queue", "run-next", "--lock-format", "aiflow"]).code(0);
+    executed.says("LOCK_STALE_RECOVERED: took over the lock of RUN-0 on the queue");
+    let shown = world.run(["--json", "run", "show", "RQ-1"]).code(0).json();
+    let claimed = &shown["run"]["events"][1];
+    assert_eq!(claimed["kind"], "claimed");
+    assert!(
+        claimed["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("LOCK_STALE_RECOVERED: took over the lock of RUN-0 on RQ-1, which had expired"),
+        "{shown}"
+    );
 }

@@ -1,6 +1,6 @@
 //! Cleaning: dead holders, deadlocks, and holders that are forced to release.
 
-use lockkeeper_testing::{Finished, processes, until_seen};
+use lockkeeper_testing::{Finished, processes, until, until_seen};
 
 use crate::groups::{Groups, held, now};
 
@@ -82,7 +82,8 @@ fn holders_that_wait_for_each_other_are_a_deadlock() {
 fn the_order_of_the_trouble_shooting_list_works() {
     let groups = Groups::new();
     let holder = held(&mut groups.group(&["exec", "g", "--", "sh", "-c", "echo held; exec sleep 600"]));
-    groups.run(&["status"]).code(0).prints("locked").prints(&format!("ACTIVE {}", holder.pid()));
+    until("it is registered", || groups.statuses("g") == ["ACTIVE"]);
+    groups.run(&["status"]).code(0).prints("locked").prints("ACTIVE ");
     groups.run(&["cleanup"]).code(0);
     assert_eq!(groups.statuses("g"), ["ACTIVE"]);
     groups.run(&["force-release-all"]).code(2);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lockkeeper_testing::{Finished, Started, World, world};
+use lockkeeper_testing::{Finished, Started, World, until, world};
 use serde_json::Value;
 
 /// The script of a holder: it says `held`, and ends with its input.
@@ -94,7 +94,11 @@ impl Groups {
     /// Holds a group with `group exec` until [`Started::finish`].
     #[track_caller]
     pub fn hold(&self, group: &str) -> Started {
-        held(&mut self.group(&["exec", group, "--", "sh", "-c", HOLD]))
+        let holder = held(&mut self.group(&["exec", group, "--", "sh", "-c", HOLD]));
+        until("its command is registered", || {
+            self.statuses(group).last().is_some_and(|last| last == "ACTIVE")
+        });
+        holder
     }
 
     /// Holds a group with flock(1) until [`Started::finish`].

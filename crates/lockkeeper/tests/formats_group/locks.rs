@@ -133,11 +133,14 @@ fn a_killed_wrapper_holds_until_its_command_is_gone() {
     let mut holder =
         held(&mut groups.group(&["exec", "g", "--", "sh", "-c", "echo held; echo $$; sleep 600"]));
     let command: u32 = holder.line().parse().unwrap();
+    until("it is registered", || groups.statuses("g") == ["ACTIVE"]);
     holder.kill();
     assert!(!groups.flock_is_free("g"));
     groups.run(&["exec", "g", "--timeout", "0", "--", "true"]).code(75);
-    let cleaned = groups.json(&["cleanup"]);
-    assert_eq!(cleaned["still_locked"][0]["group"], "g", "{cleaned}");
+    // The shell scripts would remove the lock file of a process that is dead.
+    groups.run(&["cleanup"]).code(0);
+    let status = groups.json(&["status"]);
+    assert_eq!(status["groups"][0]["active"][0]["pid"], command, "{status}");
     // The whole process group: the child of the shell shares the lock.
     Finished::of(Command::new("kill").args(["-9", "--", &format!("-{command}")])).code(0);
     until("the lock is free", || groups.flock_is_free("g"));
@@ -286,7 +289,8 @@ fn wrappers_that_are_killed_at_work_let_nobody_in_beside_their_commands() {
     assert!(!groups.path("overlap").exists());
     groups.run(&["cleanup"]).code(0);
     let statuses = groups.statuses("g");
-    assert_eq!(statuses.len(), 30);
+    // A wrapper that is killed before it has registered its command leaves no line.
+    assert!((20..=30).contains(&statuses.len()), "{statuses:?}");
     assert!(statuses.iter().all(|status| status == "RELEASED" || status == "ORPHAN_CLEANED"), "{statuses:?}");
     assert!(statuses.iter().filter(|status| *status == "RELEASED").count() >= 20);
 }

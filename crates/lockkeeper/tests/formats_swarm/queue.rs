@@ -1,6 +1,7 @@
 //! The queue of a swarm, `tasks.json`: what our workers write, and what a worker of the original system sees.
 
 use std::fs;
+use std::time::Duration;
 
 use lockkeeper_testing::{Finished, World, files, processes, until_seen, world};
 use serde_json::{Value, json};
@@ -82,6 +83,52 @@ fn a_task_that_another_worker_has_taken_is_left_to_it() {
     worker.until_stderr("task t1 is assigned by theirs");
     assert_eq!(statuses(&world), ["\"t1\" assigned"]);
     worker.kill();
+}
+
+/// Requirement 67. What a worker of theirs leaves that took the task and was killed: its lock expires, and anybody takes over.
+#[test]
+fn a_task_whose_worker_died_is_executed_once_its_lock_has_expired() {
+    let world = swarm(&json!([{ "id": "t1", "prompt": "echo ran >> ran", "status": "pending" }]));
+    import(&world, "sh -c {prompt}");
+    assert_eq!(their_worker(&world), "t1");
+    their_lock(&world, Duration::from_secs(400));
+    let worker = world.run(["work", "--drain"]).code(0);
+    worker.says("LOCK_STALE_RECOVERED: took over the lock of theirs on task t1");
+    assert_eq!(fs::read_to_string(world.path("ran")).unwrap(), "ran\n");
+    assert_eq!(statuses(&world), ["\"t1\" completed"]);
+    assert!(!fs::read_to_string(path(&world)).unwrap().contains("theirs"));
+    assert_eq!(files::names(&world.beside("swarm").join("locks")), [""; 0]);
+    world.run(["run", "events", "t1"]).code(0).prints("LOCK_STALE_RECOVERED");
+}
+
+/// Requirement 67. A lock that has not expired is evidence of a worker; no lock at all is evidence of nothing.
+#[test]
+fn a_task_that_is_assigned_waits_while_its_worker_may_live() {
+    let world = swarm(&json!([{ "id": "t1", "prompt": "touch ran", "status": "pending" }]));
+    import(&world, "sh -c {prompt}");
+    assert_eq!(their_worker(&world), "t1");
+    their_lock(&world, Duration::from_secs(10));
+    let mut worker = world.start(["work"]);
+    worker.until_stderr("task t1 is locked by theirs");
+    world.run(["run", "show", "t1"]).code(0).prints("t1.lock is held by theirs");
+    fs::remove_file(world.beside("swarm").join("locks/t1.lock")).unwrap();
+    worker.until_stderr("task t1 is assigned by theirs, without a lock");
+    world.run(["run", "show", "t1"]).code(0).prints("set its status to `pending` in");
+    let shown = world.run(["--json", "run", "show", "t1"]).code(0).json();
+    assert!(shown["run"]["blocked"]["lock_file"].as_str().unwrap().contains("without a lock"), "{shown}");
+    assert!(!world.path("ran").exists());
+    let text = fs::read_to_string(path(&world)).unwrap().replace("assigned\"", "pending\"");
+    fs::write(path(&world), text).unwrap();
+    world.run(["run", "wait", "t1"]).code(0);
+    worker.kill();
+}
+
+/// The lock that their worker took, with a last heartbeat this long ago.
+fn their_lock(world: &World, age: Duration) {
+    let at = files::ago(age).to_string();
+    let lock =
+        json!({ "worker_id": "theirs", "task_id": "t1", "acquired_at": at, "heartbeat_at": at, "ttl": 300 });
+    files::write(&world.beside("swarm").join("locks/t1.lock"), lock.to_string());
 }
 
 /// Requirement 68. A task that another program has ended since the import is not run again, and nobody waits for it.

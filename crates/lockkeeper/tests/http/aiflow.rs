@@ -89,6 +89,7 @@ fn the_plain_lock_file_of_the_program_is_honoured_and_written() {
     let locks = server.get("/api/locks").expect(200);
     assert_eq!(locks["foreign"][0]["format"], "aiflow", "{locks}");
     assert_eq!(locks["foreign"][0]["holder"], "RUN-20251214-150102-abcdef");
+    assert_eq!(locks["foreign"][0]["path"], plain.to_str().unwrap());
     fs::remove_file(&plain).unwrap();
     server.post("/api/requests/RQ-1/run", &json!({})).expect(202);
     wait_for(&server, &mut stream, &run, "running");
@@ -100,6 +101,34 @@ fn the_plain_lock_file_of_the_program_is_honoured_and_written() {
     wait_for(&server, &mut stream, &run, "succeeded");
     stream.until_seen(|| plain.exists(), |there| !there);
     assert!(!file(&server, "request.RQ-1.lock.json").exists());
+}
+
+/// Requirement 188. The queue and its page say what run-next would say.
+#[test]
+fn a_queue_that_another_program_works_through_is_running() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder);
+    let mut stream = server.listen();
+    let run = submit(&server, "RQ-1", &json!(["true"]));
+    server.post("/api/queue/run-next", &json!({})).expect(202);
+    wait_for(&server, &mut stream, &run, "succeeded");
+    stream.until_seen(|| file(&server, "queue.lock.json").exists(), |there| !there);
+    submit(&server, "RQ-2", &json!(["true"]));
+    let now = WallTime::now();
+    let record = json!({
+        "version": "1.0", "lock_type": "queue", "request_id": "RQ-9", "run_id": "RUN-THEIRS", "pid": 1,
+        "host": "127.0.0.1", "created_at": now.local(), "expires_at": now.after(Duration::from_secs(1800)).local(),
+    });
+    files::write(&file(&server, "queue.lock.json"), record.to_string());
+    let error = server.post("/api/queue/run-next", &json!({})).error(409, "QUEUE_IN_PROGRESS");
+    assert_eq!(error["context"], json!({ "holder": "RUN-THEIRS", "run_id": "RUN-THEIRS" }));
+    let queue = server.get("/api/queue").expect(200);
+    let shown = (&queue["running"], &queue["held_by"], &queue["next"]);
+    assert_eq!(shown, (&json!(true), &json!("RUN-THEIRS"), &json!(null)), "{queue}");
+    assert!(server.get("/").text().contains("RUN-THEIRS"));
+    fs::remove_file(file(&server, "queue.lock.json")).unwrap();
+    let queue = server.get("/api/queue").expect(200);
+    assert_eq!((&queue["running"], &queue["next"]), (&json!(false), &json!("RQ-2")), "{queue}");
 }
 
 #[test]

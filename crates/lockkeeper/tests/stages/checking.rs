@@ -175,6 +175,23 @@ fn numbers_that_do_not_fit_are_told() {
     );
 }
 
+/// Public files write estimates for people.
+#[test]
+fn an_estimate_in_prose_is_a_warning() {
+    for (estimate, is_read) in
+        [("20分钟", true), ("2時間", true), ("15-20 minutes", false), ("40min（vs 串行120min）", false)]
+    {
+        let text = format!(
+            "parallel_groups:\n  P1:\n    - id: a\n      agents: [{{name: x, estimated_time: \"{estimate}\"}}]\n"
+        );
+        let file = file(&text);
+        let found = if is_read { vec![] } else { vec![("ESTIMATE_AS_TEXT", 4)] };
+        assert_eq!((codes(&file), file.errors().count()), (found, 0), "{estimate}");
+        let agent = &file.stages.phases[0].groups[0].agents[0];
+        assert_eq!(agent.estimated_time.is_some(), is_read, "{estimate}");
+    }
+}
+
 #[test]
 fn strict_files_take_warnings_as_errors() {
     let text = "parallel_groups: {P1: [{id: a}]}\n";

@@ -112,6 +112,20 @@ fn groups_that_meet_others_again_and_again_run_one_by_one_after_a_delay() {
     assert_eq!(rules_while_held(more), [rule("again", "serial")]);
 }
 
+/// Requirement 126. `同一文件路径连续3次冲突`: different paths do not count together.
+#[test]
+fn conflicts_are_counted_for_each_path() {
+    let more = "downgrade_rules: [{name: again, trigger: 同一文件路径连续2次冲突, to: serial_with_delay, delay: 10ms}]";
+    let stages = three("true", more);
+    let holder = stages.hold_until_go(&["a", "b"]);
+    let running = stages.start("P1", &[]);
+    until("two groups wait", || stages.world.json(&["locks"])["waiters"].as_array().map(Vec::len) == Some(2));
+    stages.world.touch("go");
+    running.wait().code(0);
+    holder.wait().code(0);
+    assert_eq!(rules(&stages), []);
+}
+
 /// Requirement 126.
 #[test]
 fn a_high_load_means_fewer_groups_at_a_time() {
@@ -141,6 +155,7 @@ fn an_agent_whose_network_failed_is_tried_again_with_a_pause() {
     let stages = three(command, more);
     stages.run("P1", &[]).code(0);
     assert_eq!(std::fs::read_to_string(stages.path("a.tries")).unwrap(), "x\nx\nx\n");
+    assert_eq!(rules(&stages), vec![rule("network", "2 retries"); 3]);
 }
 
 /// Requirement 126.

@@ -14,6 +14,13 @@ touch foreign
 until test -e go; do sleep 0.01; done
 "#;
 
+/// What `cleanup_orphan_locks` of the shell scripts does: it removes the lock of every process that is dead.
+const CLEANUP: &str = r#"
+while IFS=: read -r group pid _ _ status; do
+    if [ "$status" = ACTIVE ] && ! kill -0 "$pid" 2>/dev/null; then rm -f "$LOCK_DIR/$group.lock"; fi
+done < "$LOCK_DIR/registry.log"
+"#;
+
 fn one_group(command: &str, more: &str) -> Stages {
     let stages = Stages::new(&format!(
         "parallel_groups:\n  P1: [{{group_id: api, conflict_paths: [\"api/**\"], command: '{command}'}}]\n{more}\n"
@@ -36,8 +43,7 @@ fn a_group_that_runs_keeps_the_scripts_out() {
     let status = stages.world.json(&["group", "status"]);
     let group = &status["groups"][0];
     assert_eq!((&group["group"], &group["locked"]), (&"api".into(), &true.into()), "{status}");
-    let holders = group["holders"].as_array().unwrap();
-    assert!(holders.iter().any(|holder| holder["pid"] == group["active"][0]["pid"]), "{status}");
+    assert_eq!(group["active"].as_array().map(Vec::len), Some(1), "{status}");
     stages.world.run(["group", "exec", "api", "--timeout", "0", "--", "true"]).code(75);
     stages.world.touch("end");
     running.wait().code(0);
@@ -52,6 +58,7 @@ fn after_a_kill_the_agents_keep_the_scripts_out_until_they_end() {
     let mut running = stages.start("P1", &[]);
     stages.until_there("begun");
     running.kill();
+    Finished::of(stages.world.command("bash").args(["-c", CLEANUP])).code(0);
     foreign(&stages, "0").wait().code(9);
     stages.world.run(["group", "exec", "api", "--timeout", "0", "--", "true"]).code(75);
     let status = stages.world.json(&["group", "status"]);

@@ -6,6 +6,7 @@
 
 mod cut_off;
 mod forgotten;
+mod forgotten_runs;
 mod holders;
 mod library;
 mod migrate;

@@ -29,6 +29,14 @@ fn a_copy_of_the_files_of_a_member_does_not_let_a_second_holder_in() {
     the_lease_outlives_the_server(&mut cluster, address, copy, put_back);
 }
 
+/// Invariants 1, 2 and 7.
+#[test]
+fn an_empty_data_folder_does_not_let_a_second_holder_in() {
+    let Some(mut cluster) = EtcdCluster::start(1) else { return };
+    let address = cluster.endpoint(0);
+    the_lease_outlives_the_server(&mut cluster, address, |_| {}, EtcdCluster::lose_data);
+}
+
 /// A single member that was started again cannot be told from a copy of it. It loses nothing.
 #[test]
 fn a_restarted_member_goes_on_and_grants_nothing_for_one_session() {

@@ -156,9 +156,8 @@ fn a_run_without_an_executor_is_canceled_with_its_command() {
     }
 }
 
-/// Requirement 86. `run retry` finds a dead executor and a dead command: the run is LOST, and queued again.
-#[test]
-fn a_run_whose_executor_and_command_are_gone_can_be_retried_at_once() {
+/// A run whose executor was killed, and whose command has ended since.
+fn executor_and_command_gone() -> (Site, RunId) {
     let site = Site::new();
     let run = site.submit(&site.script("a", LONG));
     let executor = Executor::start(&site, "queue run-next", "a");
@@ -167,6 +166,21 @@ fn a_run_whose_executor_and_command_are_gone_can_be_retried_at_once() {
     executor.end_by(Signal::KILL);
     go(&site);
     until("the command has ended", || !lives(pid));
+    (site, run)
+}
+
+/// Requirement 90. A command that has ended keeps its end, although nobody has recorded it yet.
+#[test]
+fn a_command_that_has_ended_is_not_canceled() {
+    let (site, run) = executor_and_command_gone();
+    Finished::of(&mut site.lockkeeper(&["run", "cancel", run.as_str()])).code(75).says("failed");
+    assert_eq!((site.run(&run).status(), site.run(&run).reason()), (Status::Failed, Some(Reason::ExitCode)));
+}
+
+/// Requirement 86. `run retry` finds a dead executor and a dead command: the run is LOST, and queued again.
+#[test]
+fn a_run_whose_executor_and_command_are_gone_can_be_retried_at_once() {
+    let (site, run) = executor_and_command_gone();
     Finished::of(&mut site.lockkeeper(&["run", "retry", run.as_str()])).code(0);
     assert_eq!(site.run(&run).reason(), Some(Reason::ExitCode), "its guardian saw the end");
     assert_eq!(site.runs.find("a").unwrap().status(), Status::Queued);

@@ -104,6 +104,11 @@ impl Guardian {
         }
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
     /// Whether its end was seen.
     pub fn has_ended(&self) -> bool {
         self.guard.lock().unwrap_or_else(PoisonError::into_inner).is_none()

@@ -1,10 +1,11 @@
 //! Command specification: what to execute, and why it may not start.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use lockkeeper_core::secret::shown_command;
 use thiserror::Error;
 
 use super::guardian;
@@ -46,7 +47,7 @@ pub enum Mode {
 #[derive(Debug, Error)]
 pub enum StartError {
     /// There is no such program.
-    #[error("cannot find the program `{}`", program.display())]
+    #[error("cannot find the program `{}`", shown(program))]
     NotFound {
         /// The program.
         program: OsString,
@@ -54,7 +55,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The program exists but cannot be executed.
-    #[error("cannot execute `{}`", program.display())]
+    #[error("cannot execute `{}`", shown(program))]
     CannotExecute {
         /// The program.
         program: OsString,
@@ -62,7 +63,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The process that should start it was killed meanwhile. Nobody knows whether the command has begun.
-    #[error("cannot tell whether `{}` has begun", program.display())]
+    #[error("cannot tell whether `{}` has begun", shown(program))]
     Lost {
         /// The program.
         program: OsString,
@@ -70,13 +71,18 @@ pub enum StartError {
         source: io::Error,
     },
     /// Any other error, such as a limit on processes.
-    #[error("cannot start `{}`", program.display())]
+    #[error("cannot start `{}`", shown(program))]
     Other {
         /// The program.
         program: OsString,
         /// The error of the system.
         source: io::Error,
     },
+}
+
+/// The program as it is shown: somebody who forgets the shell writes `API_TOKEN=… make`.
+fn shown(program: &OsStr) -> String {
+    shown_command(&[program.to_string_lossy()]).concat()
 }
 
 impl StartError {

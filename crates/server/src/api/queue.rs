@@ -21,8 +21,10 @@ use crate::state::AppState;
 /// The queue.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Queue {
-    /// Whether a worker executes the queue.
+    /// Whether a worker, or another program that holds the lock file of the queue, executes it.
     running: bool,
+    /// The run or process of another program that holds the lock file of the queue; null if none does.
+    held_by: Option<String>,
     /// The auto-run; null when none is running.
     auto_run: Option<AutoRunView>,
     /// The next request; null when none is ready.
@@ -41,14 +43,21 @@ pub(crate) async fn show(
     State(state): State<AppState>,
     Extension(RequestLanguage(language)): Extension<RequestLanguage>,
 ) -> Result<Json<Queue>, ApiError> {
-    let (selection, (auto, stop)) = state
+    let (selection, (auto, stop), file_holder) = state
         .blocking(|state| {
-            let selection = queue::forecast(state.runs(), state.leases(), &state.settings().execution)?;
-            Ok((selection, queue::state(state.runs(), state.leases())?))
+            let settings = &state.settings().execution;
+            let selection = queue::forecast(state.runs(), state.leases(), settings)?;
+            let queue = queue::state(state.runs(), state.leases())?;
+            Ok((selection, queue, queue::lock_file_holder(state.runs(), settings)))
         })
         .await?;
     let last_stop = stop.map(|stop| QueueStopView::new(&stop, language, state.messages()));
-    Ok(Json(Queue { last_stop, ..Queue::of(&selection, auto.as_ref()) }))
+    let queue = Queue { last_stop, ..Queue::of(&selection, auto.as_ref()) };
+    // An auto-run that has not begun its first run holds the file itself.
+    Ok(Json(match file_holder.filter(|_| auto.is_none()) {
+        Some(holder) => Queue { running: true, held_by: Some(holder), next: None, last_stop: None, ..queue },
+        None => queue,
+    }))
 }
 
 /// The auto-run that is running; none when the lock of the queue is free.
@@ -60,6 +69,7 @@ impl Queue {
     fn of(selection: &Selection, auto: Option<&AutoRun>) -> Self {
         Self {
             running: auto.is_some(),
+            held_by: None,
             auto_run: auto.map(AutoRunView::new),
             next: selection.next.as_ref().map(ToString::to_string),
             passed_over: selection.passed_over.iter().map(PassedOverView::explained).collect(),
@@ -109,10 +119,13 @@ pub(crate) async fn run_next(
 
 fn in_progress(busy: &QueueBusy) -> ApiError {
     let report = Report::new(Exit::Refused, "QUEUE_IN_PROGRESS", "somebody else works through the queue")
-        .with_hint("stop it with POST /api/queue/stop, or wait until it has ended")
+        .with_hint(match busy.is_foreign {
+            true => "another program holds the lock file of the queue: wait until it has ended",
+            false => "stop it with POST /api/queue/stop, or wait until it has ended",
+        })
         .with_context("holder", busy.holder.as_str());
-    match busy.auto_run.as_ref().and_then(|auto| auto.current.as_ref()) {
-        Some(run) => report.with_context("run_id", run.as_str()).into(),
+    match busy.current_run() {
+        Some(run) => report.with_context("run_id", run).into(),
         None => report.into(),
     }
 }

@@ -1,6 +1,7 @@
 //! Locks page: holders, waiters, and why they wait.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use askama::Template;
 use axum::extract::State;
@@ -41,7 +42,8 @@ struct Page {
     /// The sentence about a holder, with its places.
     held: Vec<(&'static str, &'static str)>,
     foreign: Vec<ForeignLock>,
-    foreign_waiters: Vec<ForeignWaiter>,
+    /// The processes that wait for locks of other formats, and since when at most.
+    foreign_waiters: Vec<(TimePoint, ForeignWaiter)>,
 }
 
 struct Chip {
@@ -118,7 +120,9 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
         Some((entry.run.id.to_string(), entry.request.request.title.clone()))
     };
     let waiting = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
-    let longest = waiting.map(|waiter| waiter.ticket.enqueued_at).min();
+    let foreign_wait = |waiter: &ForeignWaiter| listing.now.before(Duration::from_secs(waiter.waits_seconds));
+    let foreign_waits = foreign.waiters.iter().map(foreign_wait);
+    let longest = waiting.map(|waiter| waiter.ticket.enqueued_at).chain(foreign_waits).min();
     let (texts, times) = (layout.texts, TimeFormat::new(listing.now));
     let read = Read { listing: &listing, names: &names, texts, times: &times };
     // Those that most others wait for come first.
@@ -143,7 +147,11 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
         graph: read.graph(),
         held: pieces(texts.why_held),
         foreign: foreign.locks,
-        foreign_waiters: foreign.waiters,
+        foreign_waiters: foreign
+            .waiters
+            .into_iter()
+            .map(|waiter| (times.since(foreign_wait(&waiter)), waiter))
+            .collect(),
         layout: layout.at("/locks"),
     };
     render(&page)

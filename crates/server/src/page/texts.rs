@@ -211,6 +211,7 @@ pub(super) struct Texts {
     pub(super) stop: &'static str,
     /// Banner.
     pub(super) queue_running: &'static str,
+    pub(super) queue_elsewhere: &'static str,
     /// Continues the banner.
     pub(super) queue_stopping: &'static str,
     /// Begins the notice after the queue has stopped.

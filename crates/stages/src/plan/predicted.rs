@@ -41,7 +41,8 @@ impl Predicted {
         let path: Pattern = escape(&self.path).parse().ok()?;
         let (group1, group2, witness) = (self.group1, self.group2, self.path.clone());
         let (path1, path2, kind) = (path.clone(), path, Relation::Exact);
-        Some(Conflict { group1, group2, path1, path2, kind, witness, ruling: self.ruling? })
+        let is_predicted = true;
+        Some(Conflict { group1, group2, path1, path2, kind, witness, is_predicted, ruling: self.ruling? })
     }
 }
 

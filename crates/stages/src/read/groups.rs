@@ -190,8 +190,7 @@ fn group(
         fields.take(&["max_concurrent", "max_parallel"]).and_then(|entry| diagnostics.count(&entry));
     let paths = fields.take(&["conflict_paths", "paths", "files"]);
     let conflict_paths = paths.map(|entry| diagnostics.patterns(&entry)).unwrap_or_default();
-    let estimate = fields.take(&["estimated_time", "estimated_duration", "estimate", "duration"]);
-    let estimated_time = estimate.and_then(|entry| diagnostics.span(&entry));
+    let estimated_time = diagnostics.estimate(&mut fields);
     let command = diagnostics.command(&mut fields);
     if let Some(entry) = fields.take(&["depends_on", "dependencies", "needs", "after"]) {
         let phase = stages.phases[phase].name.value.clone();
@@ -244,8 +243,7 @@ fn agents(entry: &Entry<'_>, diagnostics: &mut Diagnostics) -> Agents {
             Placed::new(format!("agent-{}", agents.len() + 1), node.place)
         });
         let task = fields.take(&["task", "description", "prompt"]).and_then(|entry| diagnostics.text(&entry));
-        let estimate = fields.take(&["estimated_time", "estimated_duration", "estimate", "duration"]);
-        let estimated_time = estimate.and_then(|entry| diagnostics.span(&entry));
+        let estimated_time = diagnostics.estimate(&mut fields);
         let command = diagnostics.command(&mut fields);
         let enabled = fields.take(&["enabled"]).and_then(|entry| diagnostics.truth(&entry));
         fields.finish(diagnostics);

@@ -11,6 +11,9 @@ use super::fields::{Entry, Fields, items};
 use crate::place::Placed;
 use crate::problem::Problem;
 
+/// How to write a duration.
+const SPANS: &str = "write 300, 300s, 5m, 24h or 250ms";
+
 impl Diagnostics {
     pub(super) fn text(&mut self, entry: &Entry<'_>) -> Option<Placed<String>> {
         self.text_of(entry.node, &entry.path)
@@ -59,7 +62,20 @@ impl Diagnostics {
         if span.is_none() {
             let message = format!("{} has to be a duration, and is `{}`", entry.path, text.value);
             let problem = Problem::error("BAD_DURATION", text.place, message);
-            self.problem(problem.with_hint("write 300, 300s, 5m, 24h or 250ms"));
+            self.problem(problem.with_hint(SPANS));
+        }
+        span
+    }
+
+    /// Reads an estimate. It decides nothing, so one that is written as prose is a warning, and counts as none.
+    pub(super) fn estimate(&mut self, fields: &mut Fields<'_>) -> Option<Duration> {
+        let entry = fields.take(&["estimated_time", "estimated_duration", "estimate", "duration"])?;
+        let text = self.text(&entry)?;
+        let span = read_span(&text.value);
+        if span.is_none() {
+            let message = format!("{} is `{}`, and no duration: it is left out", entry.path, text.value);
+            let problem = Problem::warning("ESTIMATE_AS_TEXT", text.place, message);
+            self.problem(problem.with_hint(SPANS));
         }
         span
     }
@@ -118,10 +134,10 @@ pub(super) fn read_span(text: &str) -> Option<Duration> {
         let unit_at = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let after = rest[unit_at..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| unit_at + at);
         let unit = match &rest[unit_at..after] {
-            "sec" | "secs" | "second" | "seconds" => "s",
-            "mins" | "minute" | "minutes" => "m",
-            "hr" | "hrs" | "hour" | "hours" => "h",
-            "day" | "days" => "d",
+            "sec" | "secs" | "second" | "seconds" | "秒" | "秒钟" | "秒間" => "s",
+            "mins" | "minute" | "minutes" | "分" | "分钟" | "分間" => "m",
+            "hr" | "hrs" | "hour" | "hours" | "小时" | "時間" => "h",
+            "day" | "days" | "天" | "日" => "d",
             other => other,
         };
         sum = sum.checked_add(parse_span(&format!("{}{unit}", &rest[..unit_at])).ok()?)?;
@@ -146,6 +162,9 @@ mod tests {
             ("1 hour 30 minutes", 5_400_000),
             ("1.5h", 5_400_000),
             ("250ms", 250),
+            ("20分钟", 1_200_000),
+            ("1小时30分", 5_400_000),
+            ("2時間", 7_200_000),
         ];
         for (text, milliseconds) in cases {
             assert_eq!(read_span(text), Some(Duration::from_millis(milliseconds)), "{text}");

@@ -6,10 +6,11 @@
 
 use lockkeeper_core::time::Moment;
 
-/// 2026-01-01, in seconds since 1970.
-const EPOCH: u64 = 1_767_225_600;
-/// No cluster makes more revisions a second than this, on average; as a power of two.
-const REVISIONS: u32 = 10;
+/// 2026-01-01, in microseconds since 1970.
+const EPOCH: i64 = 1_767_225_600_000_000;
+/// No cluster makes more revisions a second than this, on average.
+const REVISIONS: i64 = 1_024;
+const SECOND: i64 = 1_000_000;
 
 /// The note, as the value of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +34,12 @@ pub(super) struct ClusterState {
     /// The moment now, and how many seconds the leader has counted.
     pub(super) now: Moment,
     pub(super) seconds: i64,
-    /// Seconds since 1970, on the clock of this machine.
-    pub(super) unix_seconds: u64,
+    /// Microseconds since 1970, on the clock of this machine.
+    pub(super) unix_micros: i64,
+    /// The revision now.
+    pub(super) revision: u64,
+    /// The largest sum of revision and offset that the client has seen; 0 at first.
+    pub(super) seen: u64,
 }
 
 impl Note {
@@ -72,14 +77,17 @@ impl Note {
     }
 }
 
-/// Above every number that was ever drawn, also by what was lost. One second more, since others draw numbers meanwhile.
+/// Numbers go on above every number that was ever drawn, also by what was lost: above the time, with one second more, since others
+/// draw numbers meanwhile, and above all that this client has seen.
 fn offset_at(state: ClusterState) -> u64 {
-    (state.unix_seconds.saturating_sub(EPOCH) + 1) << REVISIONS
+    let micros = state.unix_micros.saturating_sub(EPOCH).saturating_add(SECOND).max(0);
+    let by_time = (micros / SECOND * REVISIONS + micros % SECOND * REVISIONS / SECOND).cast_unsigned();
+    by_time.max(state.seen + 1).saturating_sub(state.revision)
 }
 
 /// When the leader began to count. Before that, the restarted cluster answered no client.
 fn since_start(state: ClusterState) -> i64 {
-    state.now.as_micros().saturating_sub(state.seconds.max(0).saturating_mul(1_000_000))
+    state.now.as_micros().saturating_sub(state.seconds.max(0).saturating_mul(SECOND))
 }
 
 #[cfg(test)]
@@ -94,7 +102,9 @@ mod tests {
         goes_back: false,
         now: Moment::from_micros(100_000_000),
         seconds: 10,
-        unix_seconds: EPOCH + 1_000,
+        unix_micros: EPOCH + 1_000 * SECOND,
+        revision: 20,
+        seen: 0,
     };
 
     #[test]
@@ -125,12 +135,37 @@ mod tests {
     /// Invariant 2.
     #[test]
     fn numbers_go_on_above_all_that_were_drawn() {
+        let number = |note: Note, state: ClusterState| note.offset + state.revision;
         let restored = NOTE.after(ClusterState { members: 1, ..STATE });
-        assert!(restored.offset > 1_000 << REVISIONS);
-        let again = restored.after(ClusterState { goes_back: true, unix_seconds: EPOCH + 1_010, ..STATE });
-        assert!(again.offset >= restored.offset + (10 << REVISIONS));
-        let clock_set_back = restored.after(ClusterState { goes_back: true, unix_seconds: 0, ..STATE });
+        assert_eq!(number(restored, STATE), 1_001 * 1_024);
+        let later = ClusterState { goes_back: true, unix_micros: STATE.unix_micros + SECOND / 2, ..STATE };
+        assert_eq!(number(restored.after(later), later), number(restored, STATE) + 512);
+        let clock_set_back = restored.after(ClusterState { goes_back: true, unix_micros: 0, ..STATE });
         assert_eq!(clock_set_back.offset, restored.offset);
+    }
+
+    /// Invariant 2. The cluster had made many revisions for others before the project was made, and lost all of them.
+    #[test]
+    fn a_cluster_that_lost_everything_goes_on_above_the_numbers_of_a_busy_one() {
+        let busy = ClusterState { revision: 50_000_000, unix_micros: EPOCH + 100_000 * SECOND, ..STATE };
+        let empty = ClusterState { revision: 2, unix_micros: busy.unix_micros + 10 * SECOND, ..busy };
+        let last_drawn = Note::first(busy).offset + busy.revision + 1_000;
+        assert!(Note::first(empty).offset + empty.revision > last_drawn);
+    }
+
+    /// Invariant 2. All of it happens at one moment, or the time of day was set back.
+    #[test]
+    fn numbers_go_on_above_those_that_a_client_has_seen() {
+        let first = Note::first(STATE);
+        let seen = first.offset + STATE.revision + 30;
+        let empty = ClusterState { revision: 2, seen, ..STATE };
+        for unix_micros in [STATE.unix_micros, 0] {
+            let state = ClusterState { unix_micros, ..empty };
+            assert!(Note::first(state).offset + state.revision > seen);
+            // Another client, which knew nothing, has made the project anew.
+            let unaware = Note::first(ClusterState { seen: 0, ..state });
+            assert!(unaware.after(ClusterState { goes_back: true, ..state }).offset + state.revision > seen);
+        }
     }
 
     #[test]

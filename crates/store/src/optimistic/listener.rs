@@ -1,10 +1,12 @@
 //! Wakers of stores on a server: a task listens to the server and writes each wake-up into a pipe, on which the process sleeps.
 
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lockkeeper_core::id::{LeaseId, Token, WakerId};
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
 use lockkeeper_core::records::{Change, Effect};
 use lockkeeper_core::time::Moment;
 use lockkeeper_platform::pipe;

@@ -8,6 +8,7 @@
 //! | position of an event | drawn under the lock of the log, which is the last step before the commit |
 //! | durable | a commit does not wait for the disk while it holds the log; the next statement of the same round trip does |
 //! | clock | that of the leases: the server's, which never goes back |
+//! | memory | a server that may have lost claims lets nobody claim anything for one session |
 //! | output | pieces in a table, written beside everything else; nothing waits for them |
 //! | changes | `NOTIFY` after the commit and outside of it |
 
@@ -31,11 +32,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use lockkeeper_core::id::{RequestId, WorkerId};
+use lockkeeper_core::liveness::silent_until;
 use lockkeeper_core::record::Priority;
 use lockkeeper_core::run::admission::{Refusal, Submission, Submitted};
 use lockkeeper_core::run::transition::{self, Transition};
 use lockkeeper_core::run::{Run, Stamp};
-use lockkeeper_core::time::Moment;
+use lockkeeper_core::time::{Moment, Ttl};
 use tokio_postgres::Row;
 
 use self::changes::Announcer;
@@ -47,8 +49,12 @@ use super::{
     Requeue, RunRecords, RunStore, Worker,
 };
 use crate::postgres::connection::{Failure, Params};
+use crate::postgres::no_row;
 use crate::postgres::rows::get;
 use crate::{Examination, PostgresAddress, PostgresStore, StoreError};
+
+/// Since when the server has lost nothing. Lets it note that it is a new incarnation. `$1` is the project.
+const MEMORY: &str = "coalesce(lockkeeper.remembers_since($1), lockkeeper.notice($1, false))";
 
 /// Requests and runs of one project in a PostgreSQL database.
 pub struct PostgresRunStore {
@@ -56,6 +62,10 @@ pub struct PostgresRunStore {
     leases: Arc<PostgresStore>,
     /// How far the store's clock is ahead of the server's wall clock, in microseconds.
     ahead: AtomicI64,
+    /// Since when the server has lost nothing, as far as this process knows.
+    remembers_since: AtomicI64,
+    /// The span of a session: after the server has lost something, nothing is claimed for so long.
+    session: Option<Ttl>,
     announcer: Announcer,
 }
 
@@ -74,11 +84,20 @@ impl PostgresRunStore {
     pub fn beside(leases: Arc<PostgresStore>) -> Result<Self, StoreError> {
         schema::set_up(&leases)?;
         let announcer = Announcer::new(leases.project);
-        let store = Self { leases, ahead: AtomicI64::new(0), announcer };
-        let rows = store
-            .query("SELECT lockkeeper.moment($1), lockkeeper.wall()", &[param(&store.leases.project)])?;
-        store.note(rows.first().ok_or_else(crate::postgres::no_row)?, 0)?;
+        let (ahead, remembers_since) = (AtomicI64::new(0), AtomicI64::new(0));
+        let store = Self { leases, ahead, remembers_since, session: None, announcer };
+        let sql = format!("SELECT lockkeeper.moment($1), lockkeeper.wall(), {MEMORY}");
+        let rows = store.query(&sql, &[param(&store.leases.project)])?;
+        let row = rows.first().ok_or_else(no_row)?;
+        store.note(row, 0)?;
+        store.remember(get(row, 2)?);
         Ok(store)
+    }
+
+    /// Workers of this project have sessions of this span.
+    #[must_use]
+    pub fn with_session(self, session: Ttl) -> Self {
+        Self { session: Some(session), ..self }
     }
 
     fn project(&self) -> i32 {
@@ -107,6 +126,11 @@ impl PostgresRunStore {
         self.leases.clock.move_to(moment);
         self.ahead.store(moment - unix_micros, Ordering::Relaxed);
         Ok(Stamp { moment: Moment::from_micros(moment), unix_micros })
+    }
+
+    /// Notes since when the server has lost nothing.
+    fn remember(&self, since: i64) {
+        self.remembers_since.store(since, Ordering::Relaxed);
     }
 
     fn explain(&self, failure: Failure) -> StoreError {
@@ -180,6 +204,11 @@ impl RunStore for PostgresRunStore {
 
     fn renew_worker(&self, id: &WorkerId, expected: &[i64], beat: i64) -> Result<Renewal, StoreError> {
         self.renew_session(id, expected, beat)
+    }
+
+    fn silent_until(&self) -> Option<Moment> {
+        let since = Moment::from_micros(self.remembers_since.load(Ordering::Relaxed));
+        silent_until(since, self.session?, self.now().moment)
     }
 
     fn remove_worker(&self, id: &WorkerId) -> Result<(), StoreError> {

@@ -12,7 +12,6 @@ const HEADING: &str = "lockkeeper served 1";
 
 /// What the file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a server writes the file"))]
 pub(super) struct Served {
     pub(super) boot: String,
     /// Until when nothing is granted in that boot, and for how long after another one, in microseconds.

@@ -1,9 +1,13 @@
 //! What only etcd has: limits of a transaction, and a clock whose count may start again.
 
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use lockkeeper_core::records::Change;
-use lockkeeper_store::{LeaseStore, StoreError};
+use lockkeeper_core::id::LeaseId;
+use lockkeeper_core::records::{Change, Records};
+use lockkeeper_platform::random;
+use lockkeeper_store::{EtcdAddress, EtcdStore, LeaseStore, StoreError};
 
 use super::backends::ETCD;
 use super::harness::{Harness, Place, skip};
@@ -87,4 +91,53 @@ fn the_clock_goes_on_when_the_count_starts_again() {
     let after = moment(&*second);
     assert!(after.as_micros() + 2_000_000 > before.as_micros(), "{before:?} {after:?}");
     lockkeeper_testing::until("the clock goes on", || moment(&*second) > before);
+}
+
+/// Invariants 2 and 3. The keys of a project are lost, and a client that never knew it makes them anew. One that knew it sets the clock
+/// forward and begins a new time in which nothing is granted, and numbers go on above its own.
+#[test]
+fn a_project_that_was_lost_gets_clock_and_numbers_of_those_who_knew_it() {
+    if let Some(what) = ETCD.lacks() {
+        return skip(what);
+    }
+    let server = std::env::var("LOCKKEEPER_TEST_ETCD").unwrap();
+    let address = EtcdAddress::parse(&format!("etcd://{server}"), &|_| None, None).unwrap();
+    let project = format!("lost-{:x}", random::number().unwrap());
+    let open = || EtcdStore::open(address.clone(), &project, Duration::from_secs(30)).unwrap();
+    let seen = |store: &dyn LeaseStore| {
+        let read = |records: &mut dyn Records<StoreError>| {
+            // It is known since when the store remembers once something was read.
+            records.lease(LeaseId(1))?;
+            let number = records.next_number()?;
+            Ok((Vec::new(), (number, records.now(), records.remembers_since())))
+        };
+        decide(store, read).unwrap()
+    };
+    let knows = open();
+    let (_, first, _) = seen(&knows);
+    let later = first.after(Duration::from_secs(3_600));
+    etcdctl(&server, &["put", &format!("/lockkeeper/{project}/clock/last")], &bytes_of(later.as_micros()));
+    let (number, before, _) = seen(&knows);
+    assert!(before >= later, "the clock was set forward");
+    etcdctl(&server, &["del", "--prefix", &format!("/lockkeeper/{project}/")], &[]);
+    let unaware = open();
+    assert!(seen(&unaware).1 < later, "nobody has told it");
+    let (_, again, since) = seen(&knows);
+    assert!(again >= before && since.unwrap() >= before, "{before:?} {again:?} {since:?}");
+    let (next, now, since) = seen(&unaware);
+    assert!(now >= before && since.unwrap() >= before, "{before:?} {now:?} {since:?}");
+    assert!(next > number, "{number} {next}");
+}
+
+/// A moment as the store writes it.
+fn bytes_of(micros: i64) -> [u8; 8] {
+    (micros ^ i64::MIN).to_be_bytes()
+}
+
+fn etcdctl(server: &str, args: &[&str], input: &[u8]) {
+    let mut command = Command::new("etcdctl");
+    command.env("ETCDCTL_API", "3").args(["--endpoints", server]).args(args);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    assert!(child.wait().unwrap().success());
 }

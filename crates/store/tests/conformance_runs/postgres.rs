@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use lockkeeper_core::id::HolderId;
 use lockkeeper_core::liveness::{Origin, ProcessRef};
-use lockkeeper_core::run::transition;
+use lockkeeper_core::run::transition::{self, Claimant};
 use lockkeeper_core::time::Ttl;
-use lockkeeper_store::runs::{KeptOutput, OutputChange, Piece, Renewal, Worker};
+use lockkeeper_store::runs::{ClaimOrder, Claims, KeptOutput, Moved, OutputChange, Piece, Renewal, Worker};
 use lockkeeper_store::{PostgresRunStore, RunStore, SqliteRunStore, StoreError};
 
 use super::harness::skip;
 use super::import::{import, shown, source};
 use super::on_server::NEEDED;
 use super::own_database::Database;
-use super::sample::{apply, request, submit, worker};
+use super::sample::{apply, claim_of, request, submit, worker};
 
 fn open(database: &Database) -> Result<PostgresRunStore, StoreError> {
     PostgresRunStore::open(database.config(), "shop", Duration::from_secs(5))
@@ -93,18 +93,17 @@ fn the_first_and_the_last_part_of_an_output_are_kept() {
     assert_eq!(kept(&run, 2, 0), None);
 }
 
-/// Invariant 1. Two machines that are clones of each other have one worker: the second one loses the compare-and-set.
-#[test]
-fn only_the_last_renewer_renews_a_session() {
-    let Some(database) = Database::new() else { return skip(NEEDED) };
-    let store = open(&database).unwrap();
-    let session = Ttl::new(Duration::from_secs(30)).unwrap();
-    let origin =
-        Origin { host: "here".to_owned(), boot: "now".to_owned(), pid_namespace: 1, session: Some(session) };
+fn session() -> Ttl {
+    Ttl::new(Duration::from_secs(30)).unwrap()
+}
+
+/// A worker with a session, whose first heartbeat has the number 5.
+fn registered(store: &PostgresRunStore) -> Worker {
+    let (host, boot) = ("here".to_owned(), "now".to_owned());
     let registered = Worker {
         id: worker("W-1"),
         holder: HolderId(7),
-        origin,
+        origin: Origin { host, boot, pid_namespace: 1, session: Some(session()) },
         process: ProcessRef { pid: 42, started: 1 },
         jobs: 8,
         labels: Vec::new(),
@@ -112,9 +111,53 @@ fn only_the_last_renewer_renews_a_session() {
         heartbeat_at: None,
     };
     store.register_worker(&registered).unwrap();
+    registered
+}
+
+/// Invariant 9. A server that may have lost claims lets nobody claim anything for one session, in either way.
+#[test]
+fn nothing_is_claimed_while_workers_write_their_runs_again() {
+    let Some(database) = Database::new() else { return skip(NEEDED) };
+    let store = open(&database).unwrap().with_session(session());
+    let registered = registered(&store);
+    let (first, second) = (submit(&store, &request("a")), submit(&store, &request("b")));
+    let renew = |expected: &[i64], beat| store.renew_worker(&registered.id, expected, beat).unwrap();
+    assert_eq!((renew(&[5], 6), store.silent_until()), (Renewal::Renewed, None));
+    // A server that was restored is another incarnation than the one that its tables name.
+    database.execute("UPDATE lockkeeper.clock SET server = 'another'");
+    let claim = || {
+        let claims = Claims { worker: &registered.id, locks: &[HolderId(8)], order: ClaimOrder::Strict };
+        store.claim(&claims).unwrap()
+    };
+    let claim_first = || store.move_runs(&[claim_of(&store, &first, "W-2")]).unwrap();
+    assert_eq!(claim_first(), [Moved::Conflict(Some(Box::new(first.clone())))]);
+    assert!(claim().is_empty() && store.silent_until().is_some());
+    // It has lost the last heartbeat. From the next one on, a clone is noticed again.
+    assert_eq!((renew(&[77], 78), renew(&[6], 7)), (Renewal::Renewed, Renewal::Taken));
+    // What is no claim is written.
+    let again = transition::claim(&second, claimant(), store.now()).unwrap().run;
+    let again = transition::write_again(&second, &again, store.now()).unwrap().unwrap();
+    assert_eq!(apply(&store, again).worker(), Some(&registered.id));
+    database.execute("UPDATE lockkeeper.clock SET since = since - 31000000");
+    assert!(claim_first() == [Moved::Applied] && store.silent_until().is_none() && claim().is_empty());
+    submit(&store, &request("c"));
+    assert_eq!(claim().len(), 1);
+}
+
+fn claimant() -> Claimant {
+    Claimant { worker: worker("W-1"), holder: Some(HolderId(7)), lease: None }
+}
+
+/// Invariant 1. Two machines that are clones of each other have one worker: the second one loses the compare-and-set.
+#[test]
+fn only_the_last_renewer_renews_a_session() {
+    let Some(database) = Database::new() else { return skip(NEEDED) };
+    let store = open(&database).unwrap();
+    let registered = registered(&store);
+    let session = registered.origin.session;
     let found = || store.snapshot().unwrap().workers().unwrap().swap_remove(0);
     let first = found();
-    assert_eq!(first.origin.session, Some(session));
+    assert_eq!(first.origin.session, session);
     let renew = |expected: &[i64], beat| store.renew_worker(&registered.id, expected, beat).unwrap();
     assert_eq!(renew(&[5], 6), Renewal::Renewed);
     assert!(found().heartbeat_at >= first.heartbeat_at && first.heartbeat_at.is_some());

@@ -8,11 +8,11 @@ use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::{Reason, Run};
 use lockkeeper_core::time::format_span;
 use lockkeeper_platform::load;
-use lockkeeper_stages::{Fallback, Reduction};
+use lockkeeper_stages::{Downgrade, Fallback, Reduction};
 use serde_json::json;
 
 use super::{PhaseExecutor, PhaseListener};
-use crate::stages::downgrade_rules::{RuleAction, TriggerEvent, triggered};
+use crate::stages::downgrade_rules::{RuleAction, TriggerEvent, retry_rule, triggered};
 use crate::stages::log::fields;
 use crate::stages::outcome::{State, Stopped};
 use crate::stages::phase_control::PhaseControl;
@@ -84,23 +84,56 @@ impl PhaseExecutor<'_> {
                 }
                 RuleAction::Notify => "told".to_owned(),
             };
-            state.outcome.downgrades += u32::from(action != RuleAction::Notify);
-            let status = if action == RuleAction::Notify { "NOTICED" } else { "DOWNGRADED" };
-            let mut line =
-                fields([("rule", json!(name)), ("to", json!(what)), ("reason", json!(event.to_string()))]);
-            line.extend(rule.level.as_ref().map(|level| ("level".to_owned(), json!(level))));
-            line.extend(rule.reason.as_ref().map(|note| ("note".to_owned(), json!(note))));
-            self.log.write(status, line)?;
-            if rule.notify {
-                let why = event.to_string();
-                let downgraded = PhaseEvent::Downgraded { rule: name.clone(), what, why };
-                listener(Some(&downgraded), state.progress.states());
-            }
+            let is_downgrade = action != RuleAction::Notify;
+            self.record_rule(rule, is_downgrade, what, event.to_string(), state, listener)?;
             if matches!(action, RuleAction::Abort | RuleAction::AbortWithRollback) {
                 self.stop(Stopped::Rule(name.clone()), control, state, listener);
             }
         }
         Ok(())
+    }
+
+    /// Records what a rule has done: in the log, and for the user if the rule says so.
+    fn record_rule(
+        &self,
+        rule: &Downgrade,
+        is_downgrade: bool,
+        what: String,
+        why: String,
+        state: &mut State<'_>,
+        listener: PhaseListener<'_>,
+    ) -> Result<(), StageError> {
+        let name = &rule.name.value;
+        state.outcome.downgrades += u32::from(is_downgrade);
+        let status = if is_downgrade { "DOWNGRADED" } else { "NOTICED" };
+        let mut line = fields([("rule", json!(name)), ("to", json!(what)), ("reason", json!(why))]);
+        line.extend(rule.level.as_ref().map(|level| ("level".to_owned(), json!(level))));
+        line.extend(rule.reason.as_ref().map(|note| ("note".to_owned(), json!(note))));
+        self.log.write(status, line)?;
+        if rule.notify {
+            let downgraded = PhaseEvent::Downgraded { rule: name.clone(), what, why };
+            listener(Some(&downgraded), state.progress.states());
+        }
+        Ok(())
+    }
+
+    /// Records that a rule has retried an agent.
+    pub(super) fn record_retries(
+        &self,
+        agent: &str,
+        run: &Run,
+        state: &mut State<'_>,
+        listener: PhaseListener<'_>,
+    ) -> Result<(), StageError> {
+        let retries = run.attempt().saturating_sub(1);
+        match retry_rule(&self.stages.downgrades) {
+            Some(rule) if retries > 0 => {
+                let what = if retries == 1 { "1 retry".to_owned() } else { format!("{retries} retries") };
+                let why = format!("agent {agent} failed before");
+                self.record_rule(rule, true, what, why, state, listener)
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Records the conflict rules by which groups do not run side by side: once for an execution.

@@ -55,6 +55,7 @@ impl<'c> PhaseExecutor<'c> {
             tuned: bounds.filter(|_| !one_by_one),
             failures: 0,
             conflicts: HashMap::new(),
+            conflicts_at: HashMap::new(),
             pause_until: None,
             pause_between: Duration::ZERO,
             streak: (Sign::Smooth, 0),

@@ -185,7 +185,9 @@ impl Surveyor<'_> {
         }
         for run in found.runs {
             match run.worker() {
-                Some(worker) if self.is_own(worker) => survey.ours.push(run),
+                Some(worker) if self.is_own(worker) && !self.has_lost_end(&run, now, &mut survey) => {
+                    survey.ours.push(run);
+                }
                 Some(worker) if alive.contains(worker) => survey.theirs.push(run),
                 // An executor outside of Lockkeeper: only that executor can end the run.
                 Some(_) if run.process().is_none() => {}
@@ -273,6 +275,21 @@ impl Surveyor<'_> {
         }
         let (may_have_begun, command, is_alive, is_elsewhere) = (true, None, false, true);
         survey.unattended.push(UnattendedRun { run, may_have_begun, command, is_alive, is_elsewhere });
+    }
+
+    /// Whether the worker of this process has ended a run, and the store has lost that: it was restored from a backup. Then the run is
+    /// unattended. A claim that is not executed for longer than a session is checked again before it is.
+    fn has_lost_end(&self, run: &Run, now: Moment, survey: &mut Survey) -> bool {
+        let session = self.leases.probe().origin().session.filter(|_| self.runs.is_shared());
+        let is_active = self.own.is_some_and(|(_, active)| active.contains(&run.id));
+        let Some((session, claimed_at)) = session.zip(run.started_at()).filter(|_| !is_active) else {
+            return false;
+        };
+        let until = claimed_at.moment.after(session.get());
+        if now <= until {
+            survey.look_again_at(until);
+        }
+        until < now
     }
 
     fn is_own(&self, worker: &WorkerId) -> bool {

@@ -76,11 +76,17 @@ impl Project {
         };
         let mut caller = Caller {
             lang: Lang::Zh,
+            answer_lang: Lang::Zh,
             confirm: &mut |question| {
                 self.asked.borrow_mut().push(question.to_owned());
                 answer(question)
             },
-            tell: &mut |line| self.told.borrow_mut().push(line.to_owned()),
+            tell: &mut |notice| {
+                self.told.borrow_mut().push(match notice {
+                    Notice::Sentence(sentence) => sentence.to_owned(),
+                    Notice::Warning(warning) => warning.printable(),
+                });
+            },
             pid: LIVE + 1,
         };
         run(&input.check().unwrap(), &machine, &mut caller)
@@ -280,8 +286,9 @@ fn the_temporary_file_of_a_program_that_is_about_to_acquire_stays() {
 #[test]
 fn a_lock_that_does_not_read_back_is_a_failure_and_only_our_own_is_deleted() {
     let machine = Machine { now: &|| NOW, is_alive: &|_| Ok(true), pause: &|_| {} };
-    let (mut confirm, mut tell) = (|_: &str| false, |_: &str| {});
-    let mut caller = Caller { lang: Lang::En, confirm: &mut confirm, tell: &mut tell, pid: LIVE };
+    let (mut confirm, mut tell) = (|_: &str| false, |_: Notice<'_>| {});
+    let mut caller =
+        Caller { lang: Lang::En, answer_lang: Lang::En, confirm: &mut confirm, tell: &mut tell, pid: LIVE };
     let ours = Record::new(LIVE, "ours", "epic5", NOW);
     let taken = |project: &Project, content: &str| {
         let lock = open(&project.input("check").check().unwrap()).unwrap();
@@ -360,6 +367,7 @@ fn contend(root: &Path, session: &str, force: bool, barrier: &Barrier) -> Option
     };
     let mut caller = Caller {
         lang: Lang::En,
+        answer_lang: Lang::En,
         confirm: &mut |question| question.starts_with("Zombie"),
         tell: &mut |_| {},
         pid: LIVE,

@@ -8,7 +8,7 @@ use lockkeeper_core::time::format_span;
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::group::{Folders, GroupLock, Survey, WaitOptions};
-use lockkeeper_platform::exec::{Next, Spec, start};
+use lockkeeper_platform::exec::{Next, Running, Spec, start};
 use lockkeeper_platform::flock::{Sharing, Waited};
 use lockkeeper_platform::holder_process;
 use lockkeeper_platform::signal::{Signal, Signals};
@@ -116,6 +116,7 @@ pub(super) fn acquire(context: &Context, folders: &Folders, args: &AcquireArgs) 
     let pid = registered_pid(&lock, args.descriptor.pid)?;
     match obtain(context, &mut lock, folders, timeout, pid)? {
         Obtained::Locked => {
+            warn_of_registry(context, lock.register(pid, epoch_seconds()));
             print_acquired(context, &lock, pid, Some(args.descriptor.fd));
             Ok(Exit::Done)
         }
@@ -176,8 +177,7 @@ pub(super) fn exec(context: &Context, folders: &Folders, args: ExecArgs) -> Resu
     let timeout = setting(args.timeout.as_deref(), "LOCK_TIMEOUT", DEFAULT_TIMEOUT)?;
     let mut lock = GroupLock::open(folders, &group_id(&args.group)?)?.sharing(args.sharing.sharing());
     warn_of_fallback(context, &lock);
-    let pid = std::process::id();
-    match obtain(context, &mut lock, folders, timeout, pid)? {
+    match obtain(context, &mut lock, folders, timeout, std::process::id())? {
         Obtained::Locked => {}
         Obtained::Interrupted(signal) => return Ok(print::interrupted(signal)),
     }
@@ -188,6 +188,9 @@ pub(super) fn exec(context: &Context, folders: &Folders, args: ExecArgs) -> Resu
     let shared = lock.inheritable()?;
     let started = start(&spec, None);
     drop(shared);
+    // Not this process: the shell scripts remove the lock of a process that is dead, and the command goes on if this one is killed.
+    let pid = started.as_ref().map_or_else(|_| std::process::id(), Running::pid);
+    warn_of_registry(context, lock.register(pid, epoch_seconds()));
     let ending = match started {
         Ok(running) => running.supervise(&[], &mut |_| Next::Wait).map_err(|error| {
             Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
@@ -211,7 +214,7 @@ enum Obtained {
     Interrupted(Signal),
 }
 
-/// Waits for the lock, and writes the result into the registry.
+/// Waits for the lock. A wait that timed out is written into the registry; the caller registers a lock that it got.
 fn obtain(
     context: &Context,
     lock: &mut GroupLock,
@@ -232,10 +235,7 @@ fn obtain(
         }),
     };
     match lock.acquire(folders, patience)? {
-        Waited::Locked => {
-            warn_of_registry(context, lock.register(pid, epoch_seconds()));
-            Ok(Obtained::Locked)
-        }
+        Waited::Locked => Ok(Obtained::Locked),
         Waited::Interrupted => {
             let taken = signals.take().map_err(OpenError::Machine)?;
             Ok(Obtained::Interrupted(taken.first().copied().unwrap_or(Signal::TERM)))

@@ -75,11 +75,11 @@ fn start(context: &Context, folders: &Folders, every: &Every) -> Result<Exit, Re
     let interval = every.span()?;
     let Some(mut lock) = MonitorLock::take(folders)? else {
         let pid = MonitorLock::holder(folders)?.map(|holder| holder.process.pid);
-        print_result(context, "running", pid, "runs already");
+        print_result(context, "running", pid, "group.monitor_runs");
         return Ok(Exit::Done);
     };
     let child = spawn(folders, &mut lock, interval, &[])?;
-    print_result(context, "started", Some(child.id()), "started");
+    print_result(context, "started", Some(child.id()), "group.monitor_started");
     Ok(Exit::Done)
 }
 
@@ -126,7 +126,8 @@ impl Monitor {
         };
         let child = if folders.existing().is_empty() { Ok(None) } else { start() };
         let child = child.unwrap_or_else(|report| {
-            print::talk(&format!("warning: the deadlock monitor does not run: {report}"));
+            let why = report.to_string().replace("\n  caused by", "");
+            print::talk(&context.say("group.monitor_not_started", &[("why", &why)]));
             None
         });
         Self { child }
@@ -146,7 +147,7 @@ impl Drop for Monitor {
 
 fn stop(context: &Context, folders: &Folders) -> Result<Exit, Report> {
     let Some(monitor) = MonitorLock::holder(folders)? else {
-        print_result(context, "stopped", None, "none runs");
+        print_result(context, "stopped", None, "group.monitor_none");
         return Ok(Exit::Done);
     };
     let root = Root::Process(monitor.process);
@@ -157,7 +158,7 @@ fn stop(context: &Context, folders: &Folders) -> Result<Exit, Report> {
         return Err(Report::new(Exit::Failed, "MONITOR_NOT_STOPPED", message)
             .with_hint("if it belongs to another user, that user has to stop it"));
     }
-    print_result(context, "stopped", Some(monitor.process.pid), "stopped");
+    print_result(context, "stopped", Some(monitor.process.pid), "group.monitor_stopped");
     Ok(Exit::Done)
 }
 
@@ -235,13 +236,11 @@ fn open_log(folders: &Folders) -> std::io::Result<File> {
     options.open(path)
 }
 
-fn print_result(context: &Context, status: &str, pid: Option<u32>, text: &str) {
+fn print_result(context: &Context, status: &str, pid: Option<u32>, phrase: &'static str) {
     if context.json {
         print::json(&json!({ "status": status, "pid": pid }));
         return;
     }
-    match pid {
-        Some(pid) => print::talk(&format!("{NAME} {text}: process {pid}")),
-        None => print::talk(&format!("{NAME}: {text}")),
-    }
+    let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+    print::talk(&context.say(phrase, &[("pid", &pid)]));
 }

@@ -1,6 +1,7 @@
 //! `run claim`, `mark`, `cancel`, `retry` and `answer`.
 
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use lockkeeper_core::id::{RunId, WorkerId};
 use lockkeeper_core::run::transition::Mark;
@@ -16,6 +17,9 @@ use serde_json::json;
 use super::Which;
 use crate::cli::context::Context;
 use crate::cli::{print, rescue, table};
+
+/// How long `run cancel` waits for the worker.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 #[derive(clap::Args)]
 pub(super) struct ClaimArgs {
@@ -92,9 +96,25 @@ pub(super) fn cancel(context: &Context, args: &CancelArgs) -> Result<Exit, Repor
         return Err(Report::usage("the reason is too long").with_hint("say it in at most 1000 bytes"));
     }
     let (runs, run) = args.which.find(context)?;
-    let canceled = runs.cancel(&run.id, args.reason.as_deref())?.run;
+    // A command that has ended has its true end: there is nothing to cancel.
+    if is_executed(&run) && unattended_runs(&runs, &context.engine()?)?.gone.contains(&run.id) {
+        complete(context, &runs, &run)?;
+    }
+    let mut canceled = runs.cancel(&run.id, args.reason.as_deref())?.run;
+    if is_executed(&canceled) && canceled.process().is_some() {
+        // Its worker ends the command, mostly at once. A worker that is being killed right now still looks alive before this.
+        let until = Some(Instant::now() + PATIENCE);
+        canceled = runs.wait_until(&canceled.id, until, None, |run| !is_executed(run))?;
+    }
     let canceled = settle(context, &runs, canceled)?;
     print_run(context, &runs, &canceled);
+    if let Some(worker) = canceled.worker().filter(|_| is_executed(&canceled) && canceled.process().is_none())
+    {
+        let (id, worker) = (&canceled.id, table::plain(worker.as_str()));
+        print::talk(&format!(
+            "hint: {worker} claimed it from outside of Lockkeeper and has to end it; if {worker} is gone: `lockkeeper run mark {id} canceled`"
+        ));
+    }
     Ok(Exit::Done)
 }
 
@@ -124,9 +144,14 @@ fn print_queued(context: &Context, run: &Run, again: &RunId) {
     }
 }
 
+/// Whether a worker executes the run, as far as the store knows.
+fn is_executed(run: &Run) -> bool {
+    run.worker().is_some() && !run.status().is_terminal()
+}
+
 /// Lets a rescuer complete a run whose worker is gone, if its command has ended or the run is canceled. Returns the run afterwards.
 fn settle(context: &Context, runs: &Runs, run: Run) -> Result<Run, Report> {
-    if run.worker().is_none() || run.status().is_terminal() {
+    if !is_executed(&run) {
         return Ok(run);
     }
     let unattended = unattended_runs(runs, &context.engine()?)?;
@@ -152,11 +177,13 @@ fn settle(context: &Context, runs: &Runs, run: Run) -> Result<Run, Report> {
     }
     let ends = unattended.gone.contains(&run.id)
         || run.status() == Status::Cancelling && unattended.all.contains(&run.id);
-    if !ends {
-        return Ok(run);
-    }
+    if ends { complete(context, runs, &run) } else { Ok(run) }
+}
+
+/// Lets a rescuer complete a run, and returns it afterwards. A signal ends the wait.
+fn complete(context: &Context, runs: &Runs, run: &Run) -> Result<Run, Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
-    let rescue = rescue::watch(context, runs, &run)?;
+    let rescue = rescue::watch(context, runs, run)?;
     let version = run.version;
     let run = runs.wait_until(&run.id, None, Some(signals.as_fd()), |run| {
         run.status().is_terminal() || run.version > version && run.worker().is_none()

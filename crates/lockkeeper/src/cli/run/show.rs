@@ -1,5 +1,6 @@
 //! `run show` and `run events`.
 
+use lockkeeper_core::run::Status;
 use lockkeeper_engine::OwnerNames;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::{RunDetail, StoredEvent, short_id};
@@ -10,6 +11,7 @@ use serde_json::json;
 use super::Which;
 use crate::cli::context::Context;
 use crate::cli::runs::rows::{age, has_failed, leases_for, status, why};
+use crate::cli::work::Place;
 use crate::cli::{print, table};
 
 #[derive(clap::Args)]
@@ -41,8 +43,13 @@ pub(super) fn run(context: &Context, which: &Which) -> Result<Exit, Report> {
     let request = &view.request.request;
     let leases = leases_for(context, std::iter::once((&view.run, request)))?;
     let log = runs.folder_of(&view.run.id).output().display().to_string();
+    let elsewhere = match view.run.status() {
+        Status::Queued => Place::default().settings(context)?.held_elsewhere(request),
+        _ => None,
+    };
     if context.json {
         let blocked = view.blocked.as_ref().map(|blocked| BlockedView::new(blocked, now));
+        let blocked = blocked.map(|blocked| BlockedView { lock_file: elsewhere, ..blocked });
         let run = FullRun {
             run: RunView::new(&view.run, now),
             request: RequestView::new(&view.request),
@@ -57,6 +64,8 @@ pub(super) fn run(context: &Context, which: &Which) -> Result<Exit, Report> {
     let names =
         leases.as_ref().map(|leases| OwnerNames::of(leases, &context.location.root)).unwrap_or_default();
     let why = names.in_text(&why(&view.run, request, view.blocked.as_ref(), leases.as_ref(), now));
+    let why = elsewhere.into_iter().chain([why].into_iter().filter(|why| !why.is_empty()));
+    let why = why.collect::<Vec<_>>().join("; ");
     let last_line = has_failed(&view.run).then(|| runs.last_line(&view.run)).flatten();
     let text = as_text(&view, &why, &age(&view.run, now), &log, last_line.as_deref());
     print::out(&table::wrap_terminal(&text, 11));

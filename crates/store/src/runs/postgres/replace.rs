@@ -67,7 +67,7 @@ impl PostgresRunStore {
                 &length[..],
             ),
         ];
-        self.transaction(&reads, |Read { rows, now }| {
+        self.transaction(&reads, |Read { rows, now, .. }| {
             let found = self.found(&rows[3], &rows[4])?;
             let existing =
                 Existing::read(submission.requests, |id| Ok::<_, StoreError>(found.get(id).cloned()))?;

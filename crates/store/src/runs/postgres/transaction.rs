@@ -10,7 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::run::transition::Transition;
-use lockkeeper_core::run::{Run, Stamp};
+use lockkeeper_core::run::{EventKind, Run, Stamp};
+use lockkeeper_core::time::{Moment, Ttl};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -20,13 +21,27 @@ use crate::StoreError;
 use crate::postgres::connection::{Exclusive, Failure, Statement};
 use crate::postgres::rows::get;
 use crate::postgres::{TRIES, no_row};
-use crate::runs::Moved;
+use crate::runs::{Moved, RunStore};
 
 /// Waits until everything that was committed before is on the disk, and on the standbys that commits wait for: a small
 /// transaction whose commit waits for them.
 pub(super) const SYNC: Statement<'static> = ("SELECT pg_logical_emit_message(true, 'lockkeeper', '')", &[]);
 /// How long to wait before another look at a transaction that is still going on.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Writes transitions and their events.
+const MOVE: &str =
+    "SELECT applied, lockkeeper_runs.append($1, $2, $4, applied), lockkeeper.moment($1), lockkeeper.wall()
+    FROM lockkeeper_runs.move($1, $2, $3) AS applied";
+/// The same, if the server has lost nothing since `$5`.
+const CLAIM: &str = "SELECT applied, lockkeeper_runs.append($1, $2, $4, applied), lockkeeper.moment($1), lockkeeper.wall(), since
+    FROM (SELECT lockkeeper.remembers_since($1) AS since OFFSET 0) AS memory CROSS JOIN LATERAL (
+        SELECT CASE WHEN since <= $5 THEN lockkeeper_runs.move($1, $2, $3) ELSE '{}' END AS applied OFFSET 0
+    ) AS moved";
+
+fn is_claim(kind: EventKind) -> bool {
+    matches!(kind, EventKind::Claimed | EventKind::Retried)
+}
 
 /// A statement that owns its parameters.
 pub(super) struct Write {
@@ -40,6 +55,8 @@ pub(super) struct Read {
     pub(super) rows: Vec<Vec<Row>>,
     /// The time on the store's clock, after all locks were taken.
     pub(super) now: Stamp,
+    /// Whether the server may have lost claims, so that nothing can be claimed.
+    pub(super) is_silent: bool,
 }
 
 impl PostgresRunStore {
@@ -51,14 +68,37 @@ impl PostgresRunStore {
         let (project, call) = (self.project(), self.leases.call_number()?);
         let next = json(transitions.iter().map(Next::from));
         let events = json(transitions.iter().map(NewEvent::from));
-        let params = [param(&project), param(&call), param(&next), param(&events)];
-        let sql = "SELECT applied, lockkeeper_runs.append($1, $2, $4, applied), lockkeeper.moment($1), lockkeeper.wall()
-                   FROM lockkeeper_runs.move($1, $2, $3) AS applied";
+        let claims = transitions.iter().any(|one| is_claim(one.event.kind));
+        let mut params = vec![param(&project), param(&call), param(&next), param(&events)];
+        let good_since = self.session.filter(|_| claims).map(|session| self.lost_nothing_since(session));
+        let sql = match &good_since {
+            None => MOVE,
+            Some(since) => {
+                params.push(param(since));
+                CLAIM
+            }
+        };
         let rows = self.repeated(|connection| connection.pipeline(&[(sql, &params), SYNC]))?;
         let row = rows.first().and_then(|rows| rows.first()).ok_or_else(no_row)?;
         self.note(row, 2)?;
-        let applied: Vec<bool> = get(row, 0)?;
+        let mut applied: Vec<bool> = get(row, 0)?;
+        if good_since.is_some() {
+            self.note_memory(get(row, 4)?)?;
+            applied.resize(transitions.len(), false);
+        }
         self.moved(transitions, &applied)
+    }
+
+    /// A claim needs a server that has lost nothing for longer than a session.
+    fn lost_nothing_since(&self, session: Ttl) -> i64 {
+        self.leases.clock.now().before(session.get()).as_micros() - 1
+    }
+
+    /// Notes since when the server has lost nothing. It has not noticed yet that it is a new incarnation if that is not known.
+    pub(super) fn note_memory(&self, since: Option<i64>) -> Result<(), StoreError> {
+        let since = since.map_or_else(|| self.leases.notice(false).map(Moment::as_micros), Ok)?;
+        self.remember(since);
+        Ok(())
     }
 
     /// The answers to transitions. Those that were not applied return the current records.
@@ -122,7 +162,10 @@ impl PostgresRunStore {
         let head = [param(&project)];
         let mut first: Vec<Statement<'_>> = vec![("BEGIN", &[])];
         first.extend_from_slice(reads);
-        first.push(("SELECT lockkeeper.moment($1), lockkeeper.wall(), pg_current_xact_id()::text", &head));
+        first.push((
+            "SELECT lockkeeper.moment($1), lockkeeper.wall(), pg_current_xact_id()::text, lockkeeper.remembers_since($1)",
+            &head,
+        ));
         let mut breaks = 0;
         loop {
             let begun = self.leases.server.exclusive().and_then(|connection| {
@@ -141,8 +184,10 @@ impl PostgresRunStore {
             };
             let head = rows.pop().and_then(|rows| rows.into_iter().next()).ok_or_else(no_row)?;
             let (now, id) = (self.note(&head, 0)?, get::<String>(&head, 2)?);
+            self.note_memory(get(&head, 3)?)?;
             rows.remove(0);
-            let (writes, answer) = decide(Read { rows, now })?;
+            let is_silent = self.silent_until().is_some();
+            let (writes, answer) = decide(Read { rows, now, is_silent })?;
             if writes.is_empty() {
                 return Ok(answer);
             }

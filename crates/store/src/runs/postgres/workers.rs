@@ -7,9 +7,9 @@ use lockkeeper_core::id::{HolderId, RunId, WorkerId};
 use lockkeeper_core::liveness::{Origin, ProcessRef};
 use lockkeeper_core::time::{Moment, Ttl};
 
-use super::PostgresRunStore;
 use super::rows::param;
 use super::snapshot::Snapshot;
+use super::{MEMORY, PostgresRunStore};
 use crate::StoreError;
 use crate::postgres::no_row;
 use crate::postgres::rows::get;
@@ -115,18 +115,25 @@ impl PostgresRunStore {
         expected: &[i64],
         beat: i64,
     ) -> Result<Renewal, StoreError> {
+        // A heartbeat that is older than what the server remembers may be followed by others that it has lost.
+        let sql = format!(
+            "WITH memory AS MATERIALIZED (SELECT {MEMORY} AS since), renewed AS (
+                UPDATE lockkeeper_runs.worker SET heartbeat = lockkeeper.moment($1), beat = $4
+                WHERE project = $1 AND id = $2
+                    AND (beat = ANY ($3) OR heartbeat < (SELECT since FROM memory)) RETURNING 1
+             ) SELECT EXISTS (SELECT FROM renewed),
+                EXISTS (SELECT FROM lockkeeper_runs.worker WHERE project = $1 AND id = $2),
+                (SELECT since FROM memory)"
+        );
         // Made once: after a break in the connection the number of the last heartbeat is not known.
         let found = self.leases.server.query(
-            "WITH renewed AS (
-                UPDATE lockkeeper_runs.worker SET heartbeat = lockkeeper.moment($1), beat = $4
-                WHERE project = $1 AND id = $2 AND beat = ANY ($3) RETURNING 1
-             ) SELECT EXISTS (SELECT FROM renewed),
-                EXISTS (SELECT FROM lockkeeper_runs.worker WHERE project = $1 AND id = $2)",
+            &sql,
             &[param(&self.project()), param(&id.as_str()), param(&expected.to_vec()), param(&beat)],
         );
         let found = found.map_err(|failure| self.leases.in_doubt(failure))?;
         let row = found.first().ok_or_else(no_row)?;
         let (is_renewed, is_there): (bool, bool) = (get(row, 0)?, get(row, 1)?);
+        self.remember(get(row, 2)?);
         Ok(match (is_renewed, is_there) {
             (true, _) => Renewal::Renewed,
             (false, true) => Renewal::Taken,
