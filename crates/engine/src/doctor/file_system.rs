@@ -150,9 +150,6 @@ pub(super) fn git(context: &Context<'_>) -> Finding {
             Finding::pass(format!("{root} is a repository; all its work trees share the locks"))
         }
         LocationSource::Named if in_repository => Finding::pass(format!("{root} is a repository")),
-        LocationSource::Found | LocationSource::Here if in_repository => {
-            Finding::warn(said("seen.no_repository").with("root", &root), said("fix.repair_git"))
-        }
         LocationSource::Named | LocationSource::Found | LocationSource::Here => {
             Finding::pass("no repository here: the locks belong to the folder")
         }

@@ -33,9 +33,9 @@ pub enum LocationError {
         /// Where it leads to.
         target: PathBuf,
     },
-    /// A `.git` is neither a folder nor a file that names one.
-    #[error("{} does not name a git folder", .0.display())]
-    NotAGitFile(PathBuf),
+    /// A `.git` is neither a git folder nor a file that names one.
+    #[error("{} is not a git folder, and does not name one", .0.display())]
+    NotGit(PathBuf),
     /// A variable names something else than a git folder.
     #[error("{name} is `{}`, which is not a git folder", value.display())]
     Variable {
@@ -61,7 +61,7 @@ impl LocationError {
                 "mount the main repository's git folder at the same path as outside, repair it with `git worktree \
                  repair`, or name the state folder that all others use with --dir or LOCKKEEPER_DIR"
             }
-            Self::NotAGitFile(_) => {
+            Self::NotGit(_) => {
                 "repair or remove it, or name the state folder that all others use with --dir or LOCKKEEPER_DIR"
             }
             Self::Variable { .. } => {
@@ -92,17 +92,16 @@ pub(super) fn git_dir_of(folder: &Path) -> Result<Option<PathBuf>, LocationError
     let dot_git = folder.join(".git");
     let Some(meta) = look(&dot_git)? else { return Ok(None) };
     let git_dir = if meta.is_dir() {
-        // Git passes over such a folder, too.
         if !has_head(&dot_git)? {
-            // Others use the state folder in it: a damaged repository is no reason for a second one.
+            // Git passes over such a folder. But a sandbox may hide the real one behind it. If a damaged one has the state folder, others use that.
             let is_used = look(&dot_git.join("lockkeeper"))?.is_some_and(|meta| meta.is_dir());
-            return Ok(is_used.then_some(dot_git));
+            return if is_used { Ok(Some(dot_git)) } else { Err(LocationError::NotGit(dot_git)) };
         }
         dot_git.clone()
     } else {
         let pointer = read_small(&dot_git)?;
         let target = pointer.as_deref().and_then(|text| text.strip_prefix(b"gitdir: "));
-        let target = target.ok_or_else(|| LocationError::NotAGitFile(dot_git.clone()))?;
+        let target = target.ok_or_else(|| LocationError::NotGit(dot_git.clone()))?;
         folder.join(OsStr::from_bytes(target))
     };
     if is_git_dir(&git_dir)? {

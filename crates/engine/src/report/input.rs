@@ -62,7 +62,7 @@ impl From<&LocationError> for Report {
             LocationError::Variable { .. } => (Exit::Usage, "BAD_INPUT"),
             LocationError::Unreadable { .. }
             | LocationError::NotVisible { .. }
-            | LocationError::NotAGitFile(_) => (Exit::Unreachable, "REPOSITORY_UNREADABLE"),
+            | LocationError::NotGit(_) => (Exit::Unreachable, "REPOSITORY_UNREADABLE"),
         };
         Self::of(exit, code, error).with_hint(error.hint())
     }

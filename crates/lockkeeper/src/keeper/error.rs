@@ -105,7 +105,7 @@ impl Error {
             LocationError::Variable { .. } => Self::invalid(error),
             LocationError::Unreadable { .. }
             | LocationError::NotVisible { .. }
-            | LocationError::NotAGitFile(_) => Self::Store(Box::new(error)),
+            | LocationError::NotGit(_) => Self::Store(Box::new(error)),
         }
     }
 

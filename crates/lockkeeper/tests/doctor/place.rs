@@ -118,14 +118,14 @@ fn git_is_asked_what_it_would_track() {
 }
 
 #[test]
-fn a_git_folder_that_leads_nowhere_is_refused_and_an_empty_one_is_warned_of() {
+fn a_git_folder_that_leads_nowhere_or_is_empty_is_refused() {
     let doctor = Doctor::without_git();
     let dot_git = doctor.root().join(".git");
     doctor.write(&dot_git, "gitdir: /nowhere/worktrees/a\n");
     doctor.world.run(["doctor"]).code(69).says("/nowhere/worktrees/a").says("git worktree repair");
     fs::remove_file(&dot_git).unwrap();
     fs::create_dir(&dot_git).unwrap();
-    doctor.quick().says("git", "WARN", "leads to no repository").fix("git", "git worktree repair");
+    doctor.world.run(["doctor"]).code(69).says("is not a git folder").says("--dir");
 }
 
 /// A hook that cannot run stops nothing, and nobody would notice.

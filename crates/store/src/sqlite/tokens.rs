@@ -8,7 +8,7 @@
 //! Files may be restored from a backup, or be deleted. So the limit has copies: in the database, in the file `gate`, and in an
 //! extended attribute of the folder that the state folder is in, which stays when the state folder is deleted. And `gate` has the
 //! change time (`ctime`) that `tokens` had after the last write. If it is another one, another program wrote or restored one of the
-//! two: then the last number is not trusted, and the numbers go on above the largest limit. If there is no attribute, because the
+//! two: then the last number is not trusted, and the numbers go on above the largest limit. A state folder that was moved away and back has an older limit than the attribute: then they go on above that as well. If there is no attribute, because the
 //! file system has none, they also go on above a number made from the wall clock that grows faster than any store draws numbers.
 
 use std::fs::File;
@@ -43,6 +43,8 @@ pub(super) struct Tokens {
     path: PathBuf,
     folder: PathBuf,
     boot: String,
+    /// The copy of the limit outside of the state folder, when the file was opened.
+    outside: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,14 +59,19 @@ impl Tokens {
     pub(super) fn open(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         let path = folder.join("tokens");
         let file = open_private(&path).map_err(|source| StoreError::io("open", &path, source))?;
-        Ok(Self { file: file.into(), path, folder: folder.to_owned(), boot: boot.to_owned() })
+        Ok(Self::of(file.into(), path, folder, boot))
     }
 
     /// Opens an existing file that may not be written.
     pub(super) fn open_to_read(folder: &Path, boot: &str) -> Result<Self, StoreError> {
         let path = folder.join("tokens");
         let file = open_to_read(&path).map_err(|source| StoreError::io("open", &path, source))?;
-        Ok(Self { file: file.into(), path, folder: folder.to_owned(), boot: boot.to_owned() })
+        Ok(Self::of(file.into(), path, folder, boot))
+    }
+
+    fn of(file: File, path: PathBuf, folder: &Path, boot: &str) -> Self {
+        let outside = limit_outside(folder);
+        Self { file, path, folder: folder.to_owned(), boot: boot.to_owned(), outside }
     }
 
     /// The boot in which numbers were last given; none when there is nothing yet.
@@ -87,13 +94,14 @@ impl Tokens {
         let state = self.read()?;
         // A copy that cannot be read counts as missing.
         let (in_gate, written_at) = gate.noted().unwrap_or_default();
-        let known = noted.max(in_gate);
+        // The state folder may have been moved away, replaced by a new one, and moved back.
+        let known = noted.max(in_gate).max(self.outside.unwrap_or(0));
         let (last, limit) = match state {
             // The file is new.
-            None => (known.max(self.limit_outside().unwrap_or(0)), 0),
+            None => (known.max(limit_outside(&self.folder).unwrap_or(0)), 0),
             // One of the files is an old copy, or `gate` is new.
             Some(state) if in_gate == 0 || !self.is_as_written_at(written_at)? => {
-                let outside = self.limit_outside().unwrap_or_else(number_by_wall_clock);
+                let outside = limit_outside(&self.folder).unwrap_or_else(number_by_wall_clock);
                 (known.max(state.limit).max(outside), 0)
             }
             Some(state) if state.limit < known => (known, 0),
@@ -123,25 +131,14 @@ impl Tokens {
         Ok(boot + CLOCK_SLACK < written && written <= now + CLOCK_SLACK)
     }
 
-    /// The copy of the limit outside of the state folder.
-    fn limit_outside(&self) -> Option<u64> {
-        attribute(&self.folder.join(".."), &self.name_outside()?)?.parse().ok()
-    }
-
     /// Writes the copy of the limit outside of the state folder, where the file system and its owner allow it. Folders that
     /// many share, such as `/tmp`, are left alone: there is little room for attributes.
     fn set_limit_outside(&self, limit: u64) {
         let outside = self.folder.join("..");
         let is_shared = outside.metadata().map_or(true, |facts| facts.mode() & 0o1000 != 0);
-        if !is_shared && let Some(name) = self.name_outside() {
+        if !is_shared && let Some(name) = name_outside(&self.folder) {
             let _ = set_attribute(&outside, &name, &limit.to_string());
         }
-    }
-
-    /// The name of the attribute: several state folders may be in one folder.
-    fn name_outside(&self) -> Option<String> {
-        let folder = self.folder.canonicalize().ok()?;
-        Some(format!("user.lockkeeper.tokens.{}", folder.file_name()?.to_str()?))
     }
 
     fn read(&self) -> Result<Option<State>, StoreError> {
@@ -228,6 +225,17 @@ impl Drawing<'_> {
         self.kept = true;
         Ok((self.limit != self.noted).then_some(self.limit))
     }
+}
+
+/// The copy of the limit outside of the state folder.
+fn limit_outside(folder: &Path) -> Option<u64> {
+    attribute(&folder.join(".."), &name_outside(folder)?)?.parse().ok()
+}
+
+/// The name of the attribute: several state folders may be in one folder.
+fn name_outside(folder: &Path) -> Option<String> {
+    let folder = folder.canonicalize().ok()?;
+    Some(format!("user.lockkeeper.tokens.{}", folder.file_name()?.to_str()?))
 }
 
 /// A number that is larger than every number that a store can have drawn until now.
