@@ -121,6 +121,8 @@ impl AccessPolicy {
 
     /// Checks the token, or without one the session.
     fn authenticate(&self, headers: &HeaderMap, token: &AccessToken) -> Result<Access, ApiError> {
+        // Makes a token file that was removed again, so that a person who has no token finds the new one.
+        let version = token.version();
         let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
             let (scheme, rest) = value.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| rest.trim())
@@ -129,7 +131,7 @@ impl AccessPolicy {
             return token.check(given).map(Access::Token).ok_or_else(|| token_needed(WRONG_TOKEN));
         }
         let secret = cookie(headers, self.cookie_name()).ok_or_else(|| token_needed(NO_TOKEN))?;
-        if self.0.state.sessions().renew(secret, token.version(), Instant::now()) {
+        if self.0.state.sessions().renew(secret, version, Instant::now()) {
             Ok(Access::Session(secret.to_owned()))
         } else {
             Err(token_needed("the session has ended"))

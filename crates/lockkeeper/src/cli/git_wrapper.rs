@@ -82,7 +82,8 @@ pub(super) fn run(words: &[OsString]) -> Exit {
     };
     let meaning = meaning(&git, words);
     if meaning.index_use == IndexUse::Reads {
-        return become_git(&git, words);
+        // `git status` and others would also write the index, with fresh times of files, and stop those that have to write it.
+        return replace_process(Command::new(&git).env("GIT_OPTIONAL_LOCKS", "0"), words);
     }
     match take_turn(words) {
         Ok(Turn::Taken(turn)) => turn.run(&git, words, meaning.commits_staged),
@@ -144,8 +145,12 @@ fn alias_value(git: &Path, command: &GitCommand<'_>, name: &OsStr) -> Option<Str
 
 /// Replaces this process by git.
 fn become_git(git: &Path, words: &[OsString]) -> Exit {
-    let error = Command::new(git).arg0(NAME).args(words).exec();
-    print::talk(&format!("{}: {error}", git.display()));
+    replace_process(&mut Command::new(git), words)
+}
+
+fn replace_process(git: &mut Command, words: &[OsString]) -> Exit {
+    let error = git.arg0(NAME).args(words).exec();
+    print::talk(&format!("{}: {error}", Path::new(git.get_program()).display()));
     Exit::Command(126)
 }
 

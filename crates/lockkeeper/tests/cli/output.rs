@@ -80,6 +80,14 @@ fn a_sprint_whose_answer_cannot_be_written_leaves_no_lock() {
 }
 
 #[test]
+fn a_claim_whose_number_cannot_be_written_says_how_to_end_it() {
+    let world = world!().with_state();
+    world.run(["submit", "--id", "a", "--", "true"]).code(0);
+    let refused = world.shell("lockkeeper run claim a --worker w >/dev/full").code(1);
+    refused.says("is claimed: `lockkeeper run mark RUN-").says("canceled --claim 1` ends it");
+}
+
+#[test]
 fn colour_is_for_terminals_only_unless_told() {
     let world = world!();
     let line = format!("'{}' release L1", world.program());

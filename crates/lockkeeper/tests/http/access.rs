@@ -38,6 +38,11 @@ fn a_server_asks_for_the_token_that_it_made_in_its_state_folder() {
     request(second.address()).send().expect(200);
     assert_eq!(fs::read_to_string(&path).unwrap().trim(), token);
     Request::new(server.address(), "GET", "/healthz").send().expect(200);
+    // Who has removed the file looks for the new one in its place.
+    fs::remove_file(&path).unwrap();
+    Request::new(server.address(), "GET", "/api/locks").send().error(401, "TOKEN_REQUIRED");
+    assert_ne!(fs::read_to_string(&path).unwrap().trim(), token);
+    request(server.address()).send().error(401, "TOKEN_REQUIRED");
 }
 
 #[test]

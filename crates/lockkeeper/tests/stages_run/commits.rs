@@ -9,7 +9,7 @@ i=0
 while [ $i -lt 20 ]; do
     i=$((i + 1))
     echo $i > "$1/$i"
-    git add "$1" && git commit -qm "$1 $i" -- "$1" || exit 1
+    git add "$1" && git status --short > /dev/null && git commit -qm "$1 $i" -- "$1" || exit 1
 done
 "#;
 

@@ -78,6 +78,9 @@ pub(super) fn claim(context: &Context, args: &ClaimArgs) -> Result<Exit, Report>
     } else {
         print::data(&claimed.claim().to_string());
     }
+    let (id, claim) = (&claimed.id, claimed.claim());
+    let kept = format!("{id} is claimed: `lockkeeper run mark {id} canceled --claim {claim}` ends it");
+    print::check_written(&kept)?;
     Ok(Exit::Done)
 }
 
