@@ -50,6 +50,7 @@ use std::time::Duration;
 #[cfg(feature = "stages")]
 pub(crate) use claimer::why;
 pub use claimer::{ClaimResult, Claimed};
+pub(crate) use end_records::has_ended;
 pub use events::{Listener, WorkerEvent};
 #[cfg(feature = "stages")]
 pub(crate) use lock_files::remove_of_ended;

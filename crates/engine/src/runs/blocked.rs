@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use lockkeeper_core::id::{Name, RequestId, RunId, WorkerId};
-use lockkeeper_core::liveness::{LockState, Observation};
+use lockkeeper_core::liveness::{LockState, Observation, ProcessState};
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::{Process, Run, RunState};
 use lockkeeper_core::time::Moment;
@@ -14,6 +14,7 @@ use lockkeeper_store::runs::{RunRecords, StoredRequest, Worker};
 
 use super::Runs;
 use super::workers::{is_gone, session_ends_at};
+use crate::work::has_ended;
 
 /// Lists compute positions in the queue only up to this one.
 const COUNTED: usize = 200;
@@ -109,25 +110,30 @@ impl<'r> QueueFacts<'r> {
         let (runs, now) = (self.runs, self.records.now().moment);
         let worker = self.workers()?.iter().find(|known| known.id == *worker).cloned();
         let life = self.life.get_or_insert_with(|| runs.liveness_file());
-        if let Some(worker) = worker.as_ref().filter(|worker| worker.heartbeat_at.is_some()) {
+        if let Some(worker) = &worker {
             let observation = runs.observe(worker, life.as_ref());
             let is_gone = is_gone(worker, observation, now);
             if observation == Observation::OtherHost || !is_gone {
                 return Ok(is_gone.then_some(Blocked::Unattended));
             }
         }
-        let Some(life) = life else { return Ok(None) };
-        if worker.is_some_and(|worker| life.look(worker.holder) != LockState::Free) {
-            return Ok(None);
-        }
-        let is_held = life.look(run.holder) == LockState::Held;
-        if let Some(user) = run.command.filter(|_| is_held).and_then(process::foreign_user) {
+        let lock = life.as_ref().map_or(LockState::Unreadable, |life| life.look(run.holder));
+        if let Some(user) = run.command.filter(|_| lock != LockState::Free).and_then(process::foreign_user) {
             return Ok(Some(Blocked::OutOfReach(Some(user))));
         }
         // Reading the process table takes time, so lists do it for the first few runs only.
         let may_look = !self.many || self.looks < MOST_LOOKS;
-        self.looks += u32::from(is_held && may_look);
-        let is_hidden = may_look && is_held && life.processes(run.holder).is_empty();
+        self.looks += u32::from(lock != LockState::Free && may_look);
+        let is_hidden = may_look
+            && match (lock, life) {
+                (LockState::Held, Some(life)) => life.processes(run.holder).is_empty(),
+                (LockState::Free, _) => false,
+                // The file of kernel locks was removed or replaced.
+                (LockState::Held | LockState::Unreadable, _) => {
+                    let lives = run.command.is_some_and(|it| process::look(it) == ProcessState::Running);
+                    !lives && !has_ended(runs.folder(), run.holder)
+                }
+            };
         Ok(Some(if is_hidden { Blocked::OutOfReach(None) } else { Blocked::Unattended }))
     }
 

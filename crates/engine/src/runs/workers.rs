@@ -7,7 +7,7 @@ use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::liveness::{self, Contract, Dates, LockState, Observation};
 use lockkeeper_core::time::Moment;
 use lockkeeper_platform::liveness_lock::LivenessFile;
-use lockkeeper_platform::origin;
+use lockkeeper_platform::{origin, process};
 use lockkeeper_store::runs::Worker;
 
 use super::{RunError, Runs};
@@ -77,10 +77,7 @@ impl Runs {
             }
         }
         let life = self.liveness_file();
-        let is_alive = |worker: &Worker| match worker.heartbeat_at {
-            None => life.as_ref().is_some_and(|life| life.look(worker.holder) != LockState::Free),
-            Some(_) => !is_gone(worker, self.observe(worker, life.as_ref()), now),
-        };
+        let is_alive = |worker: &Worker| !is_gone(worker, self.observe(worker, life.as_ref()), now);
         let entry = |worker: Worker| WorkerEntry {
             is_alive: is_alive(&worker),
             running: running.get(&worker.id).copied().unwrap_or(0),
@@ -95,14 +92,19 @@ impl Runs {
         exists.then(|| LivenessFile::open(&self.liveness).ok()).flatten()
     }
 
-    /// Observes the kernel lock of a worker.
-    pub(super) fn observe(&self, worker: &Worker, life: Option<&LivenessFile>) -> Observation {
-        let is_this_boot = || origin::origin().is_ok_and(|here| here.boot == worker.origin.boot);
-        match life {
-            Some(life) if self.has_files_of(worker) && is_this_boot() => {
-                Observation::Lock(life.look(worker.holder))
+    /// Observes the kernel lock of a worker, or its process if the file of kernel locks was removed or replaced.
+    pub(crate) fn observe(&self, worker: &Worker, life: Option<&LivenessFile>) -> Observation {
+        let here = match origin::origin() {
+            Ok(here) if here.boot == worker.origin.boot && self.has_files_of(worker) => here,
+            Ok(_) | Err(_) => return Observation::OtherHost,
+        };
+        match life.map_or(LockState::Unreadable, |life| life.look(worker.holder)) {
+            // It is another clone on this machine.
+            LockState::Unreadable if worker.heartbeat_at.is_some() => Observation::OtherHost,
+            LockState::Unreadable if here.pid_namespace == worker.origin.pid_namespace => {
+                Observation::Process(process::look(worker.process))
             }
-            Some(_) | None => Observation::OtherHost,
+            state => Observation::Lock(state),
         }
     }
 

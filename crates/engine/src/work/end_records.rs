@@ -63,6 +63,11 @@ pub(super) fn look(state: &Path, holder: HolderId) -> Known {
     Known::Nothing
 }
 
+/// Whether a guardian has written that the command with this liveness lock has ended.
+pub(crate) fn has_ended(state: &Path, holder: HolderId) -> bool {
+    matches!(look(state, holder), Known::Ended(_))
+}
+
 /// Reads the record of a command that has exited, until its guardian has written the end.
 pub(super) fn poll_after_exit(state: &Path, holder: HolderId) -> Known {
     let until = Instant::now() + GUARDIAN_TIMEOUT;

@@ -93,6 +93,62 @@ fn the_end_of_a_command_is_known_although_its_worker_was_killed() {
     }
 }
 
+/// A cleaner removes the file of kernel locks: then the process of the worker, and what the guardian wrote, are proof.
+#[test]
+fn the_end_of_a_command_is_known_although_the_liveness_file_was_removed() {
+    for removed_before_the_run in [false, true] {
+        let site = Site::new();
+        let life = site.store().join("life");
+        let mut worker = site.worker(&["--jobs", "2"]);
+        if removed_before_the_run {
+            until("the worker waits", || !site.runs.workers().unwrap().is_empty());
+            std::fs::remove_file(&life).unwrap();
+        }
+        let run = submit(&site, "exit 3");
+        let command = number_in(&site.dir().join("started"));
+        let guardian = parent_of(command);
+        until_known(&site, &run);
+        if !removed_before_the_run {
+            std::fs::remove_file(&life).unwrap();
+        }
+        worker.kill();
+        let listed = site.lockkeeper(&["runs"]).output().unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        assert!(listed.contains("its worker is gone"), "{listed}");
+        go(&site);
+        until("the guardian has ended", || !lives(guardian));
+        let waited = site.lockkeeper(&["run", "wait", run.as_str()]).output().unwrap();
+        assert_eq!(waited.status.code(), Some(3), "{waited:?}");
+        assert_eq!(end_as(&site.run(&run)), (Status::Failed, Some(Reason::ExitCode), Some(3), 1));
+        assert_eq!(site.record(), ["1"], "it ran once");
+    }
+}
+
+/// Without the guardian nothing is proof any more: everybody says so, and how to end the run.
+#[test]
+fn a_run_without_any_proof_of_its_end_is_named_with_the_way_out() {
+    let site = Site::new();
+    let run = submit(&site, "exit 0");
+    let (mut worker, guardian, command) = begin(&site);
+    until_known(&site, &run);
+    std::fs::remove_file(site.store().join("life")).unwrap();
+    kill(guardian, Signal::STOP);
+    worker.kill();
+    kill(guardian, Signal::KILL);
+    go(&site);
+    until("the command has ended", || !lives(command));
+    let says = |args: &[&str], text: &str| {
+        let output = site.lockkeeper(args).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.contains(text), "{args:?}: {said}");
+    };
+    says(&["doctor", "--full"], "cannot be judged from here");
+    says(&["run", "show", run.as_str()], "cannot be judged from here");
+    says(&["run", "mark", run.as_str(), "failed"], "");
+    assert_eq!(site.run(&run).status(), Status::Failed);
+}
+
 /// The same where another attempt follows: by the rules of the request, and not because the end was lost.
 #[test]
 fn a_failure_that_only_the_guardian_saw_is_retried_as_the_request_says() {

@@ -22,6 +22,7 @@ use lockkeeper_core::time::Moment;
 use crate::Engine;
 use crate::runs::{RunError, Runs, is_gone, session_ends_at};
 use crate::work::control::ActiveRuns;
+use crate::work::end_records;
 use crate::work::heartbeat::HeartbeatWatch;
 use crate::work::processes::process_mark;
 use crate::work::start_records;
@@ -217,10 +218,16 @@ impl Surveyor<'_> {
     fn judge(&self, run: Run, worker: Option<&WorkerRecord>, survey: &mut Survey) {
         let probe = self.leases.probe();
         let Some(holder) = run.process().map(|process| process.holder) else { return };
-        if probe.liveness_file().look(holder) == LockState::Free {
-            // Without a worker record the run is from an earlier boot, whose start records may be lost: assume it began.
-            let may_have_begun = worker
-                .is_none_or(|worker| start_records::may_have_begun(self.runs.folder(), &worker.id, &run));
+        // Without a worker record the run is from an earlier boot, whose start records may be lost: assume it began.
+        let may_have_begun =
+            worker.is_none_or(|worker| start_records::may_have_begun(self.runs.folder(), &worker.id, &run));
+        let is_over = match probe.liveness_file().look(holder) {
+            LockState::Held => false,
+            LockState::Free => true,
+            // The file of kernel locks was replaced. What the worker and its guardian wrote is proof as well.
+            LockState::Unreadable => !may_have_begun || end_records::has_ended(self.runs.folder(), holder),
+        };
+        if is_over {
             let (command, is_alive, is_elsewhere) = (None, false, false);
             survey.unattended.push(UnattendedRun { run, may_have_begun, command, is_alive, is_elsewhere });
             return;
@@ -320,17 +327,8 @@ impl Surveyor<'_> {
         if worker.origin.boot == probe.origin().boot { probe.watch_lock(worker.holder) } else { None }
     }
 
-    /// Observes the kernel lock of a worker.
     fn observe(&self, worker: &WorkerRecord) -> Observation {
-        let probe = self.leases.probe();
-        if worker.origin.boot != probe.origin().boot || !self.runs.has_files_of(worker) {
-            return Observation::OtherHost;
-        }
-        match probe.liveness_file().look(worker.holder) {
-            // It has locked another file.
-            LockState::Unreadable if worker.heartbeat_at.is_some() => Observation::OtherHost,
-            state => Observation::Lock(state),
-        }
+        self.runs.observe(worker, Some(self.leases.probe().liveness_file()))
     }
 }
 

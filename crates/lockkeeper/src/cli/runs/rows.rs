@@ -86,9 +86,10 @@ pub(in crate::cli) fn why(
             run.id
         )),
         Some(Blocked::OutOfReach(None)) => parts.push(format!(
-            "cannot be judged from here: its worker is gone, its processes are in another pid namespace; \
-             `lockkeeper run wait {}` there looks after it",
-            run.id
+            "cannot be judged from here: its worker is gone, its processes are in another pid namespace, or the file `life` was \
+             removed; `lockkeeper run wait {id}` there looks after it, and `lockkeeper run mark {id} failed` ends it if its \
+             command has ended",
+            id = run.id
         )),
         Some(Blocked::TimeIsUp) => parts.push("its time is up, its processes are being ended".to_owned()),
         None => {}

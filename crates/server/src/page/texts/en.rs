@@ -116,7 +116,7 @@ pub(super) const EN: Texts = Texts {
     no_worker: "no worker is running: start `lockkeeper work`, or run it here",
     no_worker_with: "no worker with label {labels}",
     unattended: "its worker is gone: this server takes over",
-    out_of_reach: "its worker is gone, and its processes are in another pid namespace: run `lockkeeper run wait` there",
+    out_of_reach: "its worker is gone, and its processes are in another pid namespace, or the file `life` was removed: run `lockkeeper run wait` there, or `lockkeeper run mark` if its command has ended",
     of_another_user: "its worker is gone, and its command belongs to user {user}: run `lockkeeper run wait` as that user or root",
     time_is_up: "its time is up, its processes are being ended",
     command: "Command",

@@ -116,7 +116,7 @@ pub(super) const JA: Texts = Texts {
     no_worker: "実行者がいません。`lockkeeper work` を起動するか、ここで実行してください",
     no_worker_with: "ラベル {labels} を持つワーカーがいません",
     unattended: "実行者がいなくなりました。このサーバーが引き継ぎます",
-    out_of_reach: "実行者がいなくなり、プロセスは別の PID 名前空間にあります。そこで `lockkeeper run wait` を実行してください",
+    out_of_reach: "実行者がいなくなり、プロセスは別の PID 名前空間にあるか、ファイル `life` が削除されています。そこで `lockkeeper run wait` を、コマンドが終了しているなら `lockkeeper run mark` を実行してください",
     of_another_user: "実行者がいなくなり、コマンドはユーザー {user} のものです。そのユーザーか root で `lockkeeper run wait` を実行してください",
     time_is_up: "制限時間を過ぎました。プロセスを終了しています",
     command: "コマンド",

@@ -116,7 +116,7 @@ pub(super) const ZH: Texts = Texts {
     no_worker: "没有执行者：启动 `lockkeeper work`，或在此运行",
     no_worker_with: "没有带标签 {labels} 的执行者",
     unattended: "执行者已消失：由本服务器接管",
-    out_of_reach: "执行者已消失，其进程在另一个 PID 命名空间中：请在那里运行 `lockkeeper run wait`",
+    out_of_reach: "执行者已消失，其进程在另一个 PID 命名空间中，或文件 `life` 已被删除：请在那里运行 `lockkeeper run wait`，如果其命令已结束则运行 `lockkeeper run mark`",
     of_another_user: "执行者已消失，其命令属于用户 {user}：请以该用户或 root 身份运行 `lockkeeper run wait`",
     time_is_up: "已超时，正在结束其进程",
     command: "命令",
