@@ -89,13 +89,13 @@ impl Runs {
         Ok(workers.into_iter().map(entry).collect())
     }
 
-    /// The kernel locks of workers and runs; none where there never were any. A command that only reads does not make the file.
+    /// The liveness locks of workers and runs; none where there never were any. A command that only reads does not make the file.
     pub(crate) fn liveness_file(&self) -> Option<LivenessFile> {
         let exists = self.liveness.join("life").is_file();
         exists.then(|| LivenessFile::open(&self.liveness).ok()).flatten()
     }
 
-    /// Observes the kernel lock of a worker.
+    /// Observes the liveness lock of a worker.
     pub(super) fn observe(&self, worker: &Worker, life: Option<&LivenessFile>) -> Observation {
         let is_this_boot = || origin::origin().is_ok_and(|here| here.boot == worker.origin.boot);
         match life {
