@@ -195,8 +195,10 @@ pub fn commit(request: &CommitRequest<'_>) -> Result<Committed, CommitError> {
     Ok(Committed { commit, paths, left_out, released, foreign, output, index_error, release_error })
 }
 
+/// What is committed, and what is left out with the reason.
 type Chosen<'c> = (Vec<&'c Changed>, Vec<(PathBuf, &'static str)>);
 
+/// Chooses from the changed paths those of the selection. Fails if one of them is in conflict, or if none is left.
 fn choose<'c>(request: &CommitRequest<'_>, changed: &'c [Changed]) -> Result<Chosen<'c>, CommitError> {
     let (mut chosen, mut left_out) = (Vec::new(), Vec::new());
     let asked: Vec<&Changed> =

@@ -144,6 +144,7 @@ fn span_to(end: Moment, now: Moment) -> String {
     in_seconds(end.since(now))
 }
 
+/// The sentence about the place in line; why there is none, if waiting would never end.
 fn line_of(denied: &Denied<'_>) -> String {
     let Denied { denial, .. } = denied;
     if let [first, ..] = denial.cycle.as_slice() {
@@ -165,6 +166,7 @@ fn line_of(denied: &Denied<'_>) -> String {
     )
 }
 
+/// The sentence with the command that waits. Empty if the agent has no ticket, or if the command could not name the file.
 fn command(denied: &Denied<'_>, owner: &Owner, program: &str) -> String {
     if denied.denial.ticket.is_none() {
         return String::new();

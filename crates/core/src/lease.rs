@@ -363,10 +363,10 @@ fn current<E>(
     id: LeaseId,
     token: Option<Token>,
 ) -> Result<Result<Lease, NotCurrent>, E> {
-    let Some(lease) = overlay.lease(id)? else { return Ok(Err(NotCurrent::Unknown(id))) };
-    if let Some(given) = token.filter(|given| *given != lease.token) {
-        return Ok(Err(NotCurrent::Token { id, given, current: lease.token }));
-    }
+    let lease = match under_token(overlay, id, token)? {
+        Ok(lease) => lease,
+        not_current => return Ok(not_current),
+    };
     let verdict = overlay.judge_lease(&lease);
     if verdict.is_free() {
         overlay.reap_lease(lease, verdict);
@@ -374,4 +374,17 @@ fn current<E>(
         return Ok(Err(NotCurrent::Expired(id)));
     }
     Ok(Ok(lease))
+}
+
+/// A lease that has this token. Its time may be up, and its holder may be dead.
+fn under_token<E>(
+    overlay: &mut Overlay<'_, E>,
+    id: LeaseId,
+    token: Option<Token>,
+) -> Result<Result<Lease, NotCurrent>, E> {
+    let Some(lease) = overlay.lease(id)? else { return Ok(Err(NotCurrent::Unknown(id))) };
+    Ok(match token {
+        Some(given) if given != lease.token => Err(NotCurrent::Token { id, given, current: lease.token }),
+        Some(_) | None => Ok(lease),
+    })
 }

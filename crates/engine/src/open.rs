@@ -69,11 +69,7 @@ fn open_shared(shared: &SharedStore) -> Result<Engine, OpenError> {
             shared.engine(Arc::new(store))
         }
         #[cfg(feature = "postgres")]
-        Server::Postgres(ref server) => {
-            let store = server.open(shared)?;
-            store.refuse_moved()?;
-            shared.engine(store)
-        }
+        Server::Postgres(ref server) => shared.engine(server.open_unless_moved(shared)?),
         #[cfg(feature = "redis")]
         Server::Redis(ref address) => {
             let store = RedisStore::open(address.clone(), shared.project(), shared.connect_timeout)?;
@@ -93,8 +89,7 @@ pub(crate) fn open_to_move(location: &Location) -> Result<Option<LeasesAndRuns>,
     }
     #[cfg(feature = "postgres")]
     if let Some(shared @ SharedStore { server: Server::Postgres(server), .. }) = &location.shared {
-        let store = server.open(shared)?;
-        let runs = PostgresRunStore::beside(Arc::clone(&store))?;
+        let (store, runs) = server.open_both(shared)?;
         return Ok(Some((shared.engine(store)?, Arc::new(runs))));
     }
     Ok(None)
@@ -124,6 +119,20 @@ impl PostgresServer {
         *open = Arc::downgrade(&store);
         Ok(store)
     }
+
+    /// Fails if the project was moved to another store.
+    fn open_unless_moved(&self, shared: &SharedStore) -> Result<Arc<PostgresStore>, StoreError> {
+        let store = self.open(shared)?;
+        store.refuse_moved()?;
+        Ok(store)
+    }
+
+    /// Opens leases and runs, and makes the tables where they are missing.
+    fn open_both(&self, shared: &SharedStore) -> Result<(Arc<PostgresStore>, PostgresRunStore), StoreError> {
+        let store = self.open(shared)?;
+        let runs = PostgresRunStore::beside(Arc::clone(&store))?;
+        Ok((store, runs))
+    }
 }
 
 /// Makes the tables and the project where they are missing, and checks the PostgreSQL server of the leases, else that of the runs.
@@ -131,8 +140,7 @@ impl PostgresServer {
 #[cfg(feature = "postgres")]
 pub fn check_shared(shared: &SharedStore) -> Result<Option<(String, ServerCheck)>, StoreError> {
     let Some(server) = shared.postgres() else { return Ok(None) };
-    let store = server.open(shared)?;
-    PostgresRunStore::beside(Arc::clone(&store))?;
+    let (store, _) = server.open_both(shared)?;
     Ok(Some((server.address.to_string(), store.check()?)))
 }
 
@@ -140,7 +148,7 @@ pub fn check_shared(shared: &SharedStore) -> Result<Option<(String, ServerCheck)
 #[cfg(feature = "postgres")]
 pub fn remove_project(shared: &SharedStore) -> Result<(), StoreError> {
     match shared.postgres() {
-        Some(server) => PostgresRunStore::beside(server.open(shared)?)?.remove_project(),
+        Some(server) => server.open_both(shared)?.1.remove_project(),
         None => Ok(()),
     }
 }
@@ -168,8 +176,7 @@ pub fn open_leases_to_read(location: &Location) -> Result<Option<Engine>, OpenEr
 #[cfg(feature = "postgres")]
 pub(crate) fn open_shared_runs(shared: &SharedStore) -> Result<Option<Arc<dyn RunStore>>, OpenError> {
     let Some(server) = &shared.runs else { return Ok(None) };
-    let store = server.open(shared)?;
-    store.refuse_moved()?;
+    let store = server.open_unless_moved(shared)?;
     Ok(Some(Arc::new(PostgresRunStore::beside(store)?.with_session(shared.session))))
 }
 

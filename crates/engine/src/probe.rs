@@ -1,4 +1,4 @@
-//! Liveness probe of this machine: kernel locks, processes, and how to wait for their end.
+//! Liveness probe of this machine: liveness locks, processes, and how to wait for their end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +17,7 @@ use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::watches::Watches;
 use lockkeeper_platform::{nested, pipe, process, waker};
 
-/// Looks at the processes and kernel locks of this machine.
+/// Looks at the processes and liveness locks of this machine.
 pub struct MachineProbe {
     folder: PathBuf,
     origin: Origin,
@@ -27,12 +27,12 @@ pub struct MachineProbe {
 }
 
 impl MachineProbe {
-    /// Looks at holders whose kernel locks are in `folder`.
+    /// Looks at holders whose liveness locks are in `folder`.
     pub fn new(folder: &Path, origin: Origin) -> io::Result<Self> {
         Ok(Self::with(LivenessFile::open(folder)?, folder, origin))
     }
 
-    /// Looks at holders whose kernel locks are in a folder that this process cannot write in.
+    /// Looks at holders whose liveness locks are in a folder that this process cannot write in.
     pub fn to_read(folder: &Path, origin: Origin) -> io::Result<Self> {
         Ok(Self::with(LivenessFile::open_to_read(folder)?, folder, origin))
     }
@@ -47,7 +47,7 @@ impl MachineProbe {
         }
     }
 
-    /// The folder with the kernel locks.
+    /// The folder with the liveness locks.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -57,12 +57,12 @@ impl MachineProbe {
         &self.origin
     }
 
-    /// The file with the kernel locks of all holders.
+    /// The file with the liveness locks of all holders.
     pub fn liveness_file(&self) -> &LivenessFile {
         &self.life
     }
 
-    /// Whether kernel locks of that origin can be seen here. Claims with a session have theirs in another folder than those without,
+    /// Whether liveness locks of that origin can be seen here. Claims with a session have theirs in another folder than those without,
     /// also on the same machine.
     pub fn sees(&self, other: &Origin) -> bool {
         other.boot == self.origin.boot && self.shares_sessions_with(other)

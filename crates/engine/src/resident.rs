@@ -1,4 +1,4 @@
-//! Resident holder: a process that proves that it lives by a kernel lock for as long as it holds leases.
+//! Resident holder: a process that proves that it lives by a liveness lock (a kernel lock) for as long as it holds leases.
 
 use std::io;
 

@@ -67,7 +67,7 @@ pub struct Runs {
     store: Arc<dyn RunStore>,
     /// The state folder: the output of runs, and small files of workers.
     folder: PathBuf,
-    /// The folder with the kernel locks of workers and runs.
+    /// The folder with the liveness locks of workers and runs.
     liveness: PathBuf,
     /// The root of the project, on a store that several machines share: folders of requests are relative to it.
     root: Option<PathBuf>,

@@ -201,12 +201,12 @@ impl SharedStore {
         self.session.get()
     }
 
-    /// The folder with the kernel locks of this machine's holders and workers.
+    /// The folder with the liveness locks of this machine's holders and workers.
     pub(crate) fn liveness_folder() -> Result<PathBuf, OpenError> {
         runtime_folder::runtime_folder().map_err(OpenError::Machine)
     }
 
-    /// Opens the engine over this store. The kernel locks of this machine's holders are in a local folder.
+    /// Opens the engine over this store. The liveness locks of this machine's holders are in a local folder.
     #[cfg_attr(
         not(any(feature = "etcd", feature = "http", feature = "postgres", feature = "redis")),
         expect(dead_code, reason = "without a kind of server nothing is opened")

@@ -39,7 +39,7 @@
 //! - **Moved.** When [`RunStore::set_moved_to`] has returned, nothing can be submitted, moved, claimed or registered any more, by
 //!   any process: that fails with [`StoreError::Moved`]. Snapshots and [`RunStore::import`] still work.
 //! - **Unknown outcome.** If a store cannot tell whether it committed, it fails with [`StoreError::InDoubt`]. The caller reads
-//!   the runs again: a run that has the new record was moved, and a run that was claimed has the kernel lock of the claim
+//!   the runs again: a run that has the new record was moved, and a run that was claimed has the liveness lock of the claim
 //!   ([`RunRecords::run_with_lock`]). The same transitions can be tried again, because they cannot apply twice. A store that
 //!   cannot be reached fails with [`StoreError::Unreachable`], and has changed nothing.
 //!
@@ -304,7 +304,7 @@ pub trait RunRecords {
     /// Runs that a worker executes, and ended runs whose processes may live.
     fn active_runs(&self) -> Result<Vec<Run>, StoreError>;
 
-    /// That run of [`RunRecords::active_runs`] whose processes share this kernel lock.
+    /// That run of [`RunRecords::active_runs`] whose processes share this liveness lock.
     fn run_with_lock(&self, holder: HolderId) -> Result<Option<Run>, StoreError>;
 
     /// All registered workers, the oldest first.
@@ -359,7 +359,7 @@ pub struct MovedAndClaimed {
 pub struct Claims<'c> {
     /// The worker.
     pub worker: &'c WorkerId,
-    /// One kernel lock for each run that it can start. The worker holds them, and the commands will share them.
+    /// One liveness lock for each run that it can start. The worker holds them, and the commands will share them.
     pub locks: &'c [HolderId],
     /// Which runs it claims.
     pub order: ClaimOrder,

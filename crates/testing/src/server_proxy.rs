@@ -1,5 +1,8 @@
 //! A proxy in front of a server of PostgreSQL, Redis or Lockkeeper, or of a member of etcd: counts round trips, and breaks connections at a chosen message.
 
+mod messages;
+mod plan;
+
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -7,45 +10,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
+use self::messages::{Call, Messages, Protocol};
+pub use self::plan::Break;
+use self::plan::{Delicate, Plan};
 use crate::Dice;
 
 /// The name of PostgreSQL's socket in its folder.
 const SOCKET: &str = ".s.PGSQL.5432";
 
-/// What a client of HTTP/2 sends before its first frame.
-const PREFACE: usize = 24;
-/// The head of a frame of HTTP/2, the types of frames with data and with headers, and the flag of the last one of a call.
-const FRAME_HEAD: usize = 9;
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const END_STREAM: u8 = 1;
-
-/// When a connection breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Break {
-    /// Before the server reads the message.
-    Before,
-    /// After the server has answered it. The client does not get the answer.
-    After,
-    /// No connection ends: before the server reads the message, all messages are held back, as by [`ServerProxy::silence`].
-    Silence,
-}
-
 /// A proxy on a port of its own.
 pub struct ServerProxy {
     address: String,
     shared: Arc<Shared>,
-}
-
-/// How client and server talk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Protocol {
-    Postgres,
-    Redis,
-    /// gRPC over HTTP/2: several calls at a time.
-    Etcd,
-    /// HTTP/1.1, as `lockkeeper serve` speaks it.
-    Http,
 }
 
 /// Where the server listens.
@@ -70,17 +46,6 @@ impl Shared {
         let silent = lock(&self.is_silent);
         drop(self.talks.wait_while(silent, |is_silent| *is_silent).unwrap_or_else(PoisonError::into_inner));
     }
-}
-
-/// Which message breaks its connection, and what was counted.
-#[derive(Default)]
-struct Plan {
-    /// How many messages of clients are left until the break, and its kind.
-    at: Option<(usize, Break)>,
-    /// Breaks at random: about one of this many messages breaks its connection, and how many breaks are left.
-    sometimes: Option<(Dice, u64, usize)>,
-    breaks: usize,
-    round_trips: usize,
 }
 
 impl ServerProxy {
@@ -128,14 +93,14 @@ impl ServerProxy {
 
     /// Breaks the connection of the `number`th message from now on, counted from 1.
     pub fn break_at(&self, number: usize, when: Break) {
-        *self.plan() = Plan { at: Some((number, when)), ..Plan::default() };
+        *self.plan() = Plan::at(number, when);
     }
 
     /// Breaks the connection of about one message of `often`, before or after it, `most` times. Leaves out breaks from which
     /// a store cannot recover: in a read-only transaction, whose snapshot is lost, in a notification, and at the first message of a
     /// connection.
     pub fn break_sometimes(&self, dice: Dice, often: u64, most: usize) {
-        *self.plan() = Plan { sometimes: Some((dice, often, most)), ..Plan::default() };
+        *self.plan() = Plan::sometimes(dice, often, most);
     }
 
     /// Breaks no connection any more, and counts from 0 again.
@@ -171,32 +136,6 @@ impl ServerProxy {
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
         lock(&self.shared.plan)
-    }
-}
-
-impl Plan {
-    /// Whether the next message breaks its connection, and how.
-    fn next(&mut self, is_delicate: bool) -> Option<Break> {
-        let when = match (&mut self.at, &mut self.sometimes) {
-            (Some((1, when)), _) => {
-                let when = *when;
-                self.at = None;
-                Some(when)
-            }
-            (Some((left, _)), _) => {
-                *left -= 1;
-                None
-            }
-            (None, Some((dice, often, left))) => {
-                let [is_hit, is_before] = [*often, 2].map(|sides| dice.number() % sides == 0);
-                let breaks = is_hit && !is_delicate && *left > 0;
-                *left -= usize::from(breaks);
-                breaks.then_some(if is_before { Break::Before } else { Break::After })
-            }
-            (None, None) => None,
-        };
-        self.breaks += usize::from(when.is_some());
-        when
     }
 }
 
@@ -258,9 +197,6 @@ struct Answers {
     breaks_after: Option<Call>,
 }
 
-/// A call on a connection that has several at a time; 0 on others.
-type Call = u32;
-
 impl Connection {
     fn start(client: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
         client.set_nodelay(true)?;
@@ -288,11 +224,7 @@ impl Connection {
     /// Passes messages of the client on.
     fn requests(&self, shared: &Shared) -> io::Result<()> {
         let mut messages = Messages::new(shared.protocol, true);
-        // Every other store makes every break good.
-        let mut delicate = match shared.protocol {
-            Protocol::Postgres => Delicate::Statement,
-            Protocol::Redis | Protocol::Etcd | Protocol::Http => Delicate::No,
-        };
+        let mut delicate = Delicate::new(shared.protocol);
         loop {
             let was_idle = {
                 let more = messages.receive(&self.client)?;
@@ -365,140 +297,6 @@ impl Connection {
         }
         Ok(())
     }
-}
-
-/// The part of a connection in which no random break may come.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Delicate {
-    No,
-    /// Until the end of the statement.
-    Statement,
-    /// Until the end of the transaction.
-    Transaction,
-    /// For ever.
-    Listens,
-}
-
-impl Delicate {
-    /// The next state, after a message.
-    fn after(self, message: &Message) -> Self {
-        let has = |text: &str| message.bytes.windows(text.len()).any(|part| part == text.as_bytes());
-        match self {
-            Self::Listens => self,
-            Self::No | Self::Statement | Self::Transaction if has("LISTEN ") => Self::Listens,
-            Self::No | Self::Statement if has("READ ONLY") => Self::Transaction,
-            Self::No | Self::Statement if has("pg_notify") => Self::Statement,
-            Self::Transaction if has("ROLLBACK") => Self::Statement,
-            Self::Statement if message.is_answered => Self::No,
-            Self::No | Self::Statement | Self::Transaction => self,
-        }
-    }
-}
-
-/// Splits the bytes that one side sends into messages.
-struct Messages {
-    bytes: Vec<u8>,
-    /// Whether the next message is the first one of a client, which has another form.
-    is_first: bool,
-    protocol: Protocol,
-}
-
-struct Message {
-    bytes: Vec<u8>,
-    /// Whether the server answers it at once and is then ready for the next one.
-    is_answered: bool,
-    /// Whether it is the end of an answer.
-    is_last: bool,
-    /// Whether it asks for something, so that its connection may break.
-    is_request: bool,
-    call: Call,
-}
-
-impl Messages {
-    fn new(protocol: Protocol, is_first: bool) -> Self {
-        Self { bytes: Vec::new(), is_first, protocol }
-    }
-
-    /// Waits for more bytes. False at the end of the connection.
-    fn receive(&mut self, mut from: impl Read) -> io::Result<bool> {
-        let mut part = vec![0; 1 << 16];
-        let read = from.read(&mut part)?;
-        self.bytes.extend_from_slice(&part[..read]);
-        Ok(read > 0)
-    }
-
-    /// The next message, if all of it is there.
-    fn next(&mut self) -> Option<Message> {
-        let letter = usize::from(!self.is_first);
-        let length = match self.protocol {
-            Protocol::Postgres => {
-                let length = self.bytes.get(letter..letter + 4)?;
-                letter + u32::from_be_bytes(length.try_into().unwrap()) as usize
-            }
-            Protocol::Redis => resp_length(&self.bytes)?,
-            Protocol::Http => http_length(&self.bytes)?,
-            Protocol::Etcd if self.is_first => PREFACE,
-            Protocol::Etcd => {
-                let length = self.bytes.get(..3)?;
-                FRAME_HEAD + u32::from_be_bytes([0, length[0], length[1], length[2]]) as usize
-            }
-        };
-        if self.bytes.len() < length {
-            return None;
-        }
-        let rest = self.bytes.split_off(length);
-        let bytes = std::mem::replace(&mut self.bytes, rest);
-        let is_first = std::mem::take(&mut self.is_first);
-        Some(match self.protocol {
-            Protocol::Postgres => {
-                let is_answered = is_first || matches!(bytes[0], b'S' | b'Q');
-                let is_last = bytes[0] == b'Z';
-                Message { bytes, is_answered, is_last, is_request: true, call: 0 }
-            }
-            Protocol::Redis => Message { bytes, is_answered: true, is_last: true, is_request: true, call: 0 },
-            Protocol::Http => {
-                // A response that does not end is answered by its head.
-                let is_last = bytes.starts_with(b"HTTP/");
-                Message { bytes, is_answered: true, is_last, is_request: true, call: 0 }
-            }
-            Protocol::Etcd => {
-                // Each request has one frame with its data. A watch has no end: its first data is its answer.
-                let is_request = !is_first && bytes[3] == DATA;
-                let is_last = is_request || (!is_first && bytes[3] == HEADERS && bytes[4] & END_STREAM != 0);
-                let call = u32::from_be_bytes([bytes[5], bytes[6], bytes[7], bytes[8]]);
-                Message { bytes, is_answered: is_request, is_last, is_request, call }
-            }
-        })
-    }
-}
-
-/// How long the first command or reply of Redis is, if all of it is there.
-fn resp_length(bytes: &[u8]) -> Option<usize> {
-    let end = bytes.windows(2).position(|pair| pair == b"\r\n")? + 2;
-    let number = || std::str::from_utf8(&bytes[1..end - 2]).unwrap().parse::<i64>().unwrap();
-    match bytes[0] {
-        b'$' => {
-            let length = usize::try_from(number()).map_or(end, |length| end + length + 2);
-            (bytes.len() >= length).then_some(length)
-        }
-        b'*' => (0..number()).try_fold(end, |at, _| Some(at + resp_length(&bytes[at..])?)),
-        _ => Some(end),
-    }
-}
-
-/// How long the first request or response is, or the first part of a response that does not end, if all of it is there.
-fn http_length(bytes: &[u8]) -> Option<usize> {
-    let is_head = [&b"HTTP/"[..], b"POST ", b"GET "].iter().any(|start| bytes.starts_with(start));
-    let ending: &[u8] = if is_head { b"\r\n\r\n" } else { b"\r\n" };
-    let end = bytes.windows(ending.len()).position(|part| part == ending)? + ending.len();
-    let head = std::str::from_utf8(&bytes[..end]).unwrap().to_ascii_lowercase();
-    let body = if is_head {
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-        length.map_or(0, |length| length.trim().parse().unwrap())
-    } else {
-        usize::from_str_radix(head.trim(), 16).unwrap() + 2
-    };
-    (bytes.len() >= end + body).then_some(end + body)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::NotCurrent;
 use super::permission::{Caller, permit};
+use super::{NotCurrent, under_token};
 use crate::id::{LeaseId, Token};
 use crate::overlay::Overlay;
 use crate::record::{Lease, Ticket};
@@ -15,10 +15,10 @@ pub fn release<E>(
     id: LeaseId,
     token: Option<Token>,
 ) -> Result<Result<Lease, NotCurrent>, E> {
-    let Some(lease) = overlay.lease(id)? else { return Ok(Err(NotCurrent::Unknown(id))) };
-    if let Some(given) = token.filter(|given| *given != lease.token) {
-        return Ok(Err(NotCurrent::Token { id, given, current: lease.token }));
-    }
+    let lease = match under_token(overlay, id, token)? {
+        Ok(lease) => lease,
+        not_current => return Ok(not_current),
+    };
     overlay.remove_lease(lease.clone());
     settle(overlay, None)?;
     Ok(Ok(lease))

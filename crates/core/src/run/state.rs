@@ -168,7 +168,7 @@ impl RunResult {
 /// The processes of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// The kernel lock that they share: while it is held, one of them lives.
+    /// The liveness lock that they share: while it is held, one of them lives.
     pub holder: HolderId,
     /// The process of the command, once it is recorded.
     pub command: Option<ProcessRef>,

@@ -68,7 +68,7 @@ pub enum TransitionError {
 pub struct Claimant {
     /// The worker.
     pub worker: WorkerId,
-    /// The kernel lock that the processes will share; none for executors outside of Lockkeeper.
+    /// The liveness lock that the processes will share; none for executors outside of Lockkeeper.
     pub holder: Option<HolderId>,
     /// The lease of the run.
     pub lease: Option<(LeaseId, Token)>,

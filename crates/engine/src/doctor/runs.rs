@@ -212,7 +212,7 @@ pub(super) fn without_run(context: &Context<'_>) -> Finding {
     }
 }
 
-/// The live processes of ended runs. They share the kernel lock of the run, or have its id in their environment.
+/// The live processes of ended runs. They share the liveness lock of the run, or have its id in their environment.
 fn surviving_processes(runs: &Runs) -> Result<Vec<Sentence>, StoreError> {
     let probe = HolderProbe(runs.liveness_file());
     let marked = tree::marked(RUN_ID).unwrap_or_default();
@@ -271,7 +271,7 @@ pub(super) fn folders(context: &Context<'_>) -> Finding {
     }
 }
 
-/// Liveness probe for workers and runs: reads their kernel locks. None if the liveness file does not exist yet.
+/// Liveness probe for workers and runs: reads their liveness locks. None if the liveness file does not exist yet.
 struct HolderProbe(Option<LivenessFile>);
 
 impl HolderProbe {

@@ -51,7 +51,7 @@ pub(super) struct QueueFacts<'r> {
     runs: &'r Runs,
     many: bool,
     workers: Option<Vec<Worker>>,
-    /// The kernel locks of workers and runs; none in a folder that never had any.
+    /// The liveness locks of workers and runs; none in a folder that never had any.
     life: Option<Option<LivenessFile>>,
     positions: Option<HashMap<RunId, u64>>,
     /// How many times it has read the process table.

@@ -67,7 +67,7 @@ impl Runs {
         Ok(claimed)
     }
 
-    /// The run that was claimed with this kernel lock. A call that failed may still have been committed.
+    /// The run that was claimed with this liveness lock. A call that failed may still have been committed.
     pub(crate) fn claimed_with(&self, lock: HolderId) -> Result<Option<(Run, Request)>, StoreError> {
         let records = self.store.snapshot()?;
         with_request(&*records, records.run_with_lock(lock)?)

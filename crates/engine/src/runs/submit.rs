@@ -44,8 +44,7 @@ impl Runs {
     ///
     /// With `queue_limit`, at most this many runs may be queued.
     pub fn submit(&self, request: &Request, queue_limit: Option<u64>) -> Result<Submitted, SubmitError> {
-        let mut submitted = self.submit_all(std::slice::from_ref(request), queue_limit)?;
-        Ok(submitted.pop().expect("one request gives one answer"))
+        Ok(only(self.submit_all(std::slice::from_ref(request), queue_limit)?))
     }
 
     /// Submits several requests, all or none. They may depend on each other.
@@ -59,8 +58,7 @@ impl Runs {
 
     /// Submits a request whose id may be in use.
     pub fn replace(&self, request: &Request, queue_limit: Option<u64>) -> Result<Submitted, SubmitError> {
-        let mut submitted = self.replace_all(std::slice::from_ref(request), queue_limit)?;
-        Ok(submitted.pop().expect("one request gives one answer"))
+        Ok(only(self.replace_all(std::slice::from_ref(request), queue_limit)?))
     }
 
     /// Submits requests whose ids may be in use, all or none. A request that exists gets the new definition and a new run;
@@ -120,6 +118,10 @@ pub(super) fn requeue(records: &dyn RunRecords, request: &RequestId, id: RunId) 
     }
     let first = transition::submit(&stored.request, id, records.now());
     Ok(Requeue { first, expected: stored.latest })
+}
+
+fn only(mut submitted: Vec<Submitted>) -> Submitted {
+    submitted.pop().expect("one request gives one answer")
 }
 
 /// Whether a submission has written anything.

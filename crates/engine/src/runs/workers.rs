@@ -86,13 +86,13 @@ impl Runs {
         Ok(workers.into_iter().map(entry).collect())
     }
 
-    /// The kernel locks of workers and runs; none where there never were any. A command that only reads does not make the file.
+    /// The liveness locks of workers and runs; none where there never were any. A command that only reads does not make the file.
     pub(crate) fn liveness_file(&self) -> Option<LivenessFile> {
         let exists = self.liveness.join("life").is_file();
         exists.then(|| LivenessFile::open(&self.liveness).ok()).flatten()
     }
 
-    /// Observes the kernel lock of a worker, or its process if the file of kernel locks was removed or replaced.
+    /// Observes the liveness lock of a worker, or its process if the file of liveness locks was removed or replaced.
     pub(crate) fn observe(&self, worker: &Worker, life: Option<&LivenessFile>) -> Observation {
         let here = match origin::origin() {
             Ok(here) if here.boot == worker.origin.boot && self.has_files_of(worker) => here,

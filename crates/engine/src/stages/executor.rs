@@ -6,6 +6,7 @@
 //!       └────────────── slots, pause, stop (downgrade rules, autotune) ◄───────────┘
 //! ```
 
+mod checks;
 mod finish;
 mod rules;
 mod start;
@@ -16,20 +17,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::conflict::Action;
-use lockkeeper_core::id::{Name, Owner, RunId};
-use lockkeeper_core::plan::{Bond, Cause, GroupState, Mode};
+use lockkeeper_core::id::{Name, Owner};
+use lockkeeper_core::plan::{GroupState, Mode};
 use lockkeeper_core::record::Lease;
-use lockkeeper_core::request::Request;
 use lockkeeper_core::tune::{Observation, Sign as Smoothness, judge, tune};
 use lockkeeper_formats::group::{Folders, GroupId};
 use lockkeeper_platform::load;
 use lockkeeper_platform::signal::Signals;
-use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_stages::{PhasePlan, Stages};
 use serde_json::json;
 
-use super::agents::{AgentCommand, commands, digest, request_id};
+use self::checks::{conflict_lines, group_locks, queued_groups, reject_all};
+use super::agents::{AgentCommand, commands, digest};
 use super::downgrade_rules::TriggerEvent;
 use super::group::{End, GroupMessage};
 use super::log::{ExecutionLog, fields};
@@ -37,8 +36,8 @@ use super::outcome::{Outcome, State, Stopped, critical};
 use super::phase_control::PhaseControl;
 use super::record::{self, Execution};
 use super::{PhaseEvent, StageError};
-use crate::conflicts::{self, ConflictLog};
-use crate::runs::{RunError, new_id, template::Template};
+use crate::conflicts::ConflictLog;
+use crate::runs::{RunError, template::Template};
 use crate::stage_names;
 use crate::work::{ControlListener, Worker};
 
@@ -359,60 +358,4 @@ impl<'c> PhaseExecutor<'c> {
         execution.ended.insert(group.to_owned(), status.to_owned());
         execution.save(self.worker.runs().folder())
     }
-}
-
-/// Records the request of each agent with a run that is rejected, so that lists and the board show what the rule forbade.
-fn reject_all(worker: &Worker, plan: &PhasePlan, options: &Options) -> Result<(), StageError> {
-    // Without commands there are no requests. The rule is the better reason to report.
-    let Ok(agents) = commands(plan, options.template.as_ref()) else { return Ok(()) };
-    let id: RunId = new_id("EX", worker.runs().now().unix_micros)?;
-    for (index, (group, agents)) in plan.groups.iter().zip(&agents).enumerate() {
-        for (number, agent) in agents.iter().enumerate() {
-            let request = Request {
-                title: format!("{}: {}", group.id.value, agent.agent),
-                locks: group.id.value.parse().into_iter().collect(),
-                paths: group.conflict_paths.iter().map(|path| path.value.clone()).collect(),
-                ..Request::new(
-                    request_id(id.as_str(), index, number),
-                    agent.command.clone(),
-                    options.dir.clone(),
-                )
-            };
-            worker.runs().reject(&request, &plan.plan.reason)?;
-        }
-    }
-    Ok(())
-}
-
-fn group_locks(plan: &PhasePlan, folders: Folders) -> Result<GroupLocks, StageError> {
-    let ids = plan.groups.iter().map(|group| {
-        let id = &group.id.value;
-        id.parse().map_err(|source| StageError::GroupLockName { group: id.clone(), source })
-    });
-    Ok(GroupLocks { ids: ids.collect::<Result<_, _>>()?, folders })
-}
-
-fn conflict_lines(plan: &PhasePlan) -> Vec<conflicts::Line> {
-    let groups: Vec<lockkeeper_core::conflict::Group> = plan
-        .groups
-        .iter()
-        .map(|group| lockkeeper_core::conflict::Group {
-            id: group.id.value.clone(),
-            paths: group.conflict_paths.iter().map(|path| path.value.clone()).collect(),
-        })
-        .collect();
-    conflicts::lines(&plan.phase, &groups, &plan.rules, &plan.findings, WallTime::now())
-}
-
-/// How many groups wait for another one because a rule says `queue_execution`.
-fn queued_groups(plan: &PhasePlan) -> u64 {
-    let by_queue = |bond: &Bond| match bond.cause {
-        Cause::Conflict(index) => plan
-            .findings
-            .conflicts
-            .get(index)
-            .is_some_and(|conflict| conflict.ruling.action == Action::QueueExecution),
-        Cause::Completion | Cause::Beginning | Cause::Folder(_) | Cause::Phase => false,
-    };
-    plan.plan.steps.iter().filter(|step| step.after.iter().any(by_queue)).count() as u64
 }

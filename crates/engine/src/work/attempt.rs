@@ -1,4 +1,4 @@
-//! Executes the command of one claimed run and reports how it ended. Of the store it knows only the clock.
+//! Executes the command of one claimed run and reports how it ended. It reads and writes no records of the store.
 //!
 //! The command inherits the liveness lock of its run, so that any process can see after the end of this one whether the
 //! command still lives. It writes to its log by itself: it does not notice when its worker dies.
@@ -47,7 +47,7 @@ const SHORT: Duration = Duration::from_millis(20);
 /// What all attempts of one worker share.
 pub(super) struct AttemptContext {
     pub(super) settings: Settings,
-    /// The store of runs, for its clock.
+    /// The store of runs, for its clock and for where the project is on this machine.
     pub(super) runs: Arc<Runs>,
     /// The state folder.
     pub(super) state: PathBuf,
@@ -86,9 +86,9 @@ pub(super) struct Attempt<'a> {
     folder: RunFolder,
     /// When the command was started.
     started_at: Option<WallTime>,
-    /// Whether the start was reported.
+    /// Whether the completer was told of the start: only of commands that are not [`SHORT`].
     is_reported: bool,
-    /// Whether all processes are gone that had to be ended.
+    /// False if the worker had to end before the processes of the run were gone. Then no end is written.
     is_over: bool,
 }
 

@@ -41,7 +41,8 @@ use lockkeeper_store::runs::{ClaimOrder, Claims, Worker as WorkerRecord};
 const RETRY_PAUSES: [Duration; 4] =
     [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
 
-/// Writes the results of attempts: the run ends, or waits for a retry. Nothing else in this worker does.
+/// Writes the results of attempts: the run ends, or waits for a retry. Nothing else in this worker does. What ends without an attempt
+/// here is written by others: a run that timed out in the queue, whose work another program has done, or whose command has not begun.
 pub(super) struct Completer {
     runs: Arc<Runs>,
     leases: Arc<Engine>,

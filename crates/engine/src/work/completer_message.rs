@@ -39,9 +39,10 @@ pub(super) struct Finished {
     pub(super) files: LockFiles,
     /// When the command was started, if that is not in the status log yet.
     pub(super) started_at: Option<WallTime>,
-    /// Whether the start was reported.
+    /// Whether the completer was told of the start before. If so, the run has a stage file.
     pub(super) is_reported: bool,
-    /// Whether no process of it is left that had to be ended. If not, its end is not written.
+    /// False if the worker had to end before the processes of the run were gone. Then the end is not written: the next worker
+    /// rescues the run.
     pub(super) is_over: bool,
     /// Whether its thread can begin with another run at once.
     pub(super) wants_next: bool,

@@ -19,7 +19,7 @@ use lockkeeper_platform::{flock, fs as local, origin};
 use super::attempt::reusable_log;
 use crate::runs::Runs;
 
-/// A guardian writes the end of a command at once. One that takes longer is assumed frozen.
+/// How long the doctor waits for a guardian, which writes the end of a command at once. The doctor only reports, and can be called again.
 const GUARDIAN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often the record is read until then.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_found_by_its_kernel_lock_and_open_ones_need_a_guardian() {
+    fn a_record_is_found_by_its_liveness_lock_and_open_ones_need_a_guardian() {
         let state = tempfile::tempdir().unwrap();
         let folder = state.path().join("spare/W-1");
         fs::create_dir_all(&folder).unwrap();

@@ -45,7 +45,8 @@ use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::{clock, poll, process};
 use lockkeeper_store::runs::Worker as WorkerRecord;
 
-/// A guardian writes the end of a command at once. A guardian that takes longer is assumed frozen.
+/// A guardian writes the end of a command at once. One that takes longer is assumed frozen: what it would write later is lost, so this
+/// is longer than the time that the doctor waits.
 const GUARDIAN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the end record is read until then.
 const END_POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -55,7 +56,7 @@ const COMMAND_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The state of the worker of a run.
 #[derive(Clone, Copy)]
 enum Found {
-    /// The worker is dead. Holds the command's process, if it is alive.
+    /// The worker is dead. The process of the command, if it is alive and can be found.
     Dead(Option<ProcessRef>),
     /// The worker is alive, but has missed too many heartbeats.
     Silent,
@@ -388,7 +389,7 @@ impl Rescuer {
 
     /// Ends all processes of a run. Returns false if this worker has to end before they are gone.
     fn end_processes(&self, run: &Run) -> bool {
-        // Workers hold the kernel locks of their runs, too: one that is silent is not a process of the run.
+        // Workers hold the liveness locks of their runs, too: one that is silent is not a process of the run.
         let workers = persist(&self.events, "list the workers", || self.runs.worker_processes());
         let Some(workers) = workers else { return false };
         let (leases, events) = (&*self.leases, &*self.events);

@@ -41,7 +41,7 @@ impl Slots {
         !state.is_draining
     }
 
-    /// Whether no slot but one is free.
+    /// Whether at most one slot is free.
     pub(super) fn is_last_free(&self) -> bool {
         locked(&self.state).busy + 1 >= self.jobs
     }

@@ -157,7 +157,7 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     let Supervised { ending, loss } = match engine.supervise(running, &lease, grace(context)) {
         Ok(supervised) => supervised,
         Err(error) => {
-            // Not released: the command shares the kernel lock, so the lease is held while it runs.
+            // Not released: the command shares the liveness lock, so the lease is held while it runs.
             return Err(Report::of(Exit::Failed, "SUPERVISION_FAILED", &error)
                 .with_hint("the command may still run; the lease is held while it does"));
         }

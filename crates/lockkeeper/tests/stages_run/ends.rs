@@ -136,19 +136,20 @@ fn a_failed_group_says_what_its_command_said_last() {
     stages.world.run(["run", "logs", id]).code(0).prints("first\nno such table");
 }
 
-/// Requirement 126. A phase that a rule aborts starts nothing, and says which rule.
-#[test]
-fn a_phase_that_is_to_be_aborted_starts_nothing() {
-    let stages = Stages::new(
-        r#"
+/// A phase that a rule aborts.
+const ABORTED: &str = r#"
 parallel_groups:
   P1:
     - {group_id: a, conflict_paths: ["release/VERSION"], command: 'touch begun'}
     - {group_id: b, conflict_paths: ["release/**"], command: 'touch begun'}
 conflict_detection:
   rules: [{name: one_release, severity: FATAL, action: abort, paths: ["release/**"]}]
-"#,
-    );
+"#;
+
+/// Requirement 126. A phase that a rule aborts starts nothing, and says which rule.
+#[test]
+fn a_phase_that_is_to_be_aborted_starts_nothing() {
+    let stages = Stages::new(ABORTED);
     let refused = stages.run("P1", &[]).code(75).json();
     assert_eq!(refused["error"]["reason_code"], "CONFLICT_ABORT", "{refused}");
     assert!(!stages.path("begun").exists() && stages.logged("STARTED").is_empty());
@@ -168,16 +169,7 @@ conflict_detection:
 /// Requirement 126. Lists, logs and the overview say why a rejected request did not run, by its id as they show it.
 #[test]
 fn an_aborted_phase_says_why_in_every_list() {
-    let stages = Stages::new(
-        r#"
-parallel_groups:
-  P1:
-    - {group_id: a, conflict_paths: ["release/VERSION"], command: 'touch begun'}
-    - {group_id: b, conflict_paths: ["release/**"], command: 'touch begun'}
-conflict_detection:
-  rules: [{name: one_release, severity: FATAL, action: abort, paths: ["release/**"]}]
-"#,
-    );
+    let stages = Stages::new(ABORTED);
     stages.run("P1", &[]).code(75);
     let requests = stages.world.json(&["requests"]);
     let why = "rule `one_release` (FATAL) lets nothing run";

@@ -235,12 +235,11 @@ fn a_command_whose_guardian_was_killed_has_its_exit_code() {
     assert_eq!(end_as(&site.end_of(&run)), (Status::Failed, Some(Reason::ExitCode), Some(7), 1));
 }
 
-/// Requirement 92. The worker is killed, the command ends after its time limit, and only then a worker comes.
-#[test]
-fn a_run_that_exceeded_its_time_limit_never_succeeds_also_if_only_the_guardian_saw_its_end() {
+/// A run whose worker was killed, and whose command then ended after its time limit. Only the guardian saw its end.
+fn ended_after_its_time_limit(end: &str) -> (Site, RunId) {
     let site = Site::new();
     let timeout = Some(Duration::from_millis(300));
-    let run = site.submit(&Request { timeout, ..site.script("a", &script("exit 0")) });
+    let run = site.submit(&Request { timeout, ..site.script("a", &script(end)) });
     let (mut worker, guardian, command) = begin(&site);
     worker.kill();
     let limit = site.run(&run).times_out_at().unwrap();
@@ -248,6 +247,13 @@ fn a_run_that_exceeded_its_time_limit_never_succeeds_also_if_only_the_guardian_s
     go(&site);
     until("the command has ended", || !lives(command));
     until("its end is written", || !lives(guardian));
+    (site, run)
+}
+
+/// Requirement 92. The worker is killed, the command ends after its time limit, and only then a worker comes.
+#[test]
+fn a_run_that_exceeded_its_time_limit_never_succeeds_also_if_only_the_guardian_saw_its_end() {
+    let (site, run) = ended_after_its_time_limit("exit 0");
     site.drain("1");
     assert_eq!(end_as(&site.run(&run)), (Status::TimedOut, Some(Reason::ExecutionTimeout), Some(0), 1));
 }
@@ -255,16 +261,7 @@ fn a_run_that_exceeded_its_time_limit_never_succeeds_also_if_only_the_guardian_s
 /// Requirement 92. After a reboot nobody can say whether the command exceeded its time limit. Its exit code counts.
 #[test]
 fn after_a_reboot_the_exit_code_that_the_guardian_saw_counts() {
-    let site = Site::new();
-    let timeout = Some(Duration::from_millis(300));
-    let run = site.submit(&Request { timeout, ..site.script("a", &script("exit 7")) });
-    let (mut worker, guardian, command) = begin(&site);
-    worker.kill();
-    let limit = site.run(&run).times_out_at().unwrap();
-    until("the time is up", || limit < site.runs.now().moment);
-    go(&site);
-    until("the command has ended", || !lives(command));
-    until("its end is written", || !lives(guardian));
+    let (site, run) = ended_after_its_time_limit("exit 7");
     site.pretend_another_boot();
     site.drain("1");
     assert_eq!(end_as(&site.run(&run)), (Status::Failed, Some(Reason::ExitCode), Some(7), 1));

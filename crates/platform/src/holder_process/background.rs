@@ -6,8 +6,8 @@
 
 use std::thread;
 
+use super::role::{Role, is_shell, role};
 use super::subshell::{Ancestor, LOOKS, PAUSE};
-use super::{Role, is_shell, role};
 use crate::process_table::{self, ignored_signals};
 
 /// How a shell started a process.

@@ -3,8 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
+use super::MAX_STEPS;
 use super::background::{Placement, placement};
-use super::{MAX_STEPS, is_shell};
+use super::role::is_shell;
 use crate::process_table::{self, MemoryLayout};
 
 /// How many times, [`PAUSE`] apart, a process is looked at that another process is just starting.

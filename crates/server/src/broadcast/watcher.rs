@@ -174,7 +174,7 @@ impl Watcher {
             match (&proof.voucher, proof.process().map(process::watch)) {
                 (_, Some(Watch::Exit(descriptor))) => processes.push(descriptor),
                 (Voucher::Process(_), Some(Watch::Gone)) => return None,
-                // The process is gone but its command may still hold the kernel lock: the fallback interval finds out.
+                // The process is gone but its command may still hold the liveness lock: the fallback interval finds out.
                 (
                     Voucher::KernelLock { .. } | Voucher::Time | Voucher::TimeFor(_) | Voucher::Process(_),
                     _,

@@ -88,7 +88,7 @@ pub struct Timing {
 pub struct Worker {
     /// Its id. Every start of a worker has another one.
     pub id: WorkerId,
-    /// The kernel lock that it holds while it lives.
+    /// The liveness lock that it holds while it lives.
     pub holder: HolderId,
     /// The machine, boot and pid namespace of its process.
     pub origin: Origin,

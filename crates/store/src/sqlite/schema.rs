@@ -35,9 +35,9 @@ const LONG_LOG: u64 = 128 * 1024;
 
 /// Every command parses the schema again, so it is as small as possible. Types are strict; `rows` checks the values.
 ///
-/// Tickets have a `rank`, leases have none. A ticket that is granted keeps its row. Ids count downwards from -1, so new rows are
-/// inserted at the front, where SQLite splits a full page. At the end it would allocate a new page for a single row, and free it
-/// with the row, each time.
+/// Tickets have a `rank`, leases have none. A ticket that is granted keeps its row. The `id` of a record is that of the lease or ticket
+/// with a minus: so new rows are inserted at the front, where SQLite splits a full page. At the end it would allocate a new page for a
+/// single row, and free it with the row, each time.
 ///
 /// `filed` is the index by key, for leases and tickets together. `numbers` has a limit above every number that was drawn, in
 /// case the file `tokens` is lost.

@@ -1,6 +1,7 @@
 //! Silence of a folder that was served: after a reboot, holders on other machines may come back within one session.
 //!
-//! The file `served` says how long a session is. Its database is made anew with each boot, and so has forgotten them.
+//! The database of leases is made anew with each boot, and so has forgotten those holders. The file `served` stays: until the time that
+//! it gives, nothing is granted.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +11,14 @@ use lockkeeper_core::time::Moment;
 /// What the file begins with.
 const HEADING: &str = "lockkeeper served 1";
 
-/// What the file says.
+/// What the file says. Times are in microseconds of the clock that begins with a boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Served {
+    /// The boot in which the folder was last served.
     pub(super) boot: String,
-    /// Until when nothing is granted in that boot, and for how long after another one, in microseconds.
+    /// Until when nothing is granted in that boot.
     pub(super) until: i64,
+    /// The length of a session: nothing is granted for this long after another boot.
     pub(super) session: i64,
 }
 
@@ -42,7 +45,7 @@ impl Served {
 /// Until when nothing is granted in this folder; none if it was never served.
 pub(super) fn silent_until(folder: &Path, boot: &str) -> Option<Moment> {
     let served = Served::read(folder)?;
-    // The clock counts from the boot, before which the last answer was given.
+    // The last answer to a holder was given before the boot, and the clock begins with the boot: one session later all have ended.
     Some(Moment::from_micros(if served.boot == boot { served.until } else { served.session }))
 }
 

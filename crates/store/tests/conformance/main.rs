@@ -6,21 +6,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
-#[path = "../support/breaks.rs"]
-mod breaks;
 #[macro_use]
-#[path = "../support/cases.rs"]
-mod cases;
-#[path = "../support/harness.rs"]
-mod harness;
-#[path = "../support/on_server.rs"]
-mod on_server;
-#[path = "../support/other_process.rs"]
-mod other_process;
-#[path = "../support/serving.rs"]
-mod serving;
-#[path = "../support/through_proxy.rs"]
-mod through_proxy;
+#[path = "../support/all.rs"]
+mod support;
 
 mod atomic;
 mod broken;
@@ -38,15 +26,12 @@ mod sqlite;
 mod twice;
 mod wakers;
 
-use std::time::Duration;
-
 use lockkeeper_core::record::{Lease, Ticket};
 use lockkeeper_core::records::{Change, Effect, Records};
 
 use lockkeeper_store::{Commit, LeaseStore, StoreError};
 
-/// Longer than anything that works takes, on the slowest machine.
-const LIMIT: Duration = Duration::from_secs(30);
+use support::{LIMIT, breaks, harness, on_server, other_process, serving, through_proxy};
 
 /// A backend of stores of leases, for the cases.
 pub trait Harness: harness::Harness<dyn LeaseStore> {}

@@ -6,23 +6,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
-#[path = "../support/breaks.rs"]
-mod breaks;
 #[macro_use]
-#[path = "../support/cases.rs"]
-mod cases;
-#[path = "../support/harness.rs"]
-mod harness;
-#[path = "../support/on_server.rs"]
-mod on_server;
-#[path = "../support/other_process.rs"]
-mod other_process;
+#[path = "../support/all.rs"]
+mod support;
 #[path = "../support/own_database.rs"]
 mod own_database;
-#[path = "../support/serving.rs"]
-mod serving;
-#[path = "../support/through_proxy.rs"]
-mod through_proxy;
 
 mod auto_run;
 mod broken;
@@ -44,12 +32,9 @@ mod snapshots;
 mod sqlite;
 mod submit;
 
-use std::time::Duration;
-
 use lockkeeper_store::RunStore;
 
-/// Longer than anything that works takes, on the slowest machine.
-const LIMIT: Duration = Duration::from_secs(30);
+use support::{LIMIT, breaks, harness, on_server, other_process, through_proxy};
 
 /// A backend of stores of runs, for the cases.
 pub trait Harness: harness::Harness<dyn RunStore> {}

@@ -7,9 +7,9 @@ macro_rules! tests_of_cases {
             $(#[test]
             fn $case() {
                 let harness = $harness;
-                match crate::harness::Harness::lacks(&harness) {
+                match crate::support::harness::Harness::lacks(&harness) {
                     None => crate::$module::$case(&harness),
-                    Some(what) => crate::harness::skip(what),
+                    Some(what) => crate::support::harness::skip(what),
                 }
             })+
         })+

@@ -43,17 +43,17 @@ pub(in crate::work) struct Survey {
     pub(in crate::work) others: Vec<OtherWorker>,
     /// Runs that other live workers execute.
     pub(super) theirs: Vec<Run>,
-    /// Unattended runs: they have no live worker.
+    /// Unattended runs: they have no live worker, and this process may adopt them.
     pub(in crate::work) unattended: Vec<UnattendedRun>,
     /// Unattended runs whose processes this process can neither see dead nor end.
     pub(in crate::work) out_of_reach: Vec<OutOfReach>,
-    /// Runs that are executed here.
+    /// Runs that the worker of this process executes according to the store.
     pub(in crate::work) ours: Vec<Run>,
     /// When to survey again: a run may become unattended by then.
     pub(in crate::work) look_again: Option<Moment>,
     /// Dead workers that have no run left.
     pub(super) dead_workers: Vec<WorkerId>,
-    /// The kernel locks of all runs that have processes.
+    /// The liveness locks of all runs that may have processes.
     pub(super) holders: Vec<HolderId>,
     /// Readable once the last process of a run that is out of reach has ended.
     ends: Vec<Arc<OwnedFd>>,
@@ -65,7 +65,7 @@ pub(in crate::work) struct UnattendedRun {
     pub(in crate::work) run: Run,
     /// Whether its command may have begun. If not, the run is claimed again.
     pub(in crate::work) may_have_begun: bool,
-    /// The process of its command, if that one lives.
+    /// The process of its command, if it lives and can be found.
     pub(super) command: Option<ProcessRef>,
     /// Whether any process of it lives.
     pub(in crate::work) is_alive: bool,
@@ -224,7 +224,7 @@ impl Surveyor<'_> {
         let is_over = match probe.liveness_file().look(holder) {
             LockState::Held => false,
             LockState::Free => true,
-            // The file of kernel locks was replaced. What the worker and its guardian wrote is proof as well.
+            // The file of liveness locks was replaced. What the worker and its guardian wrote is proof as well.
             LockState::Unreadable => !may_have_begun || end_records::has_ended(self.runs.folder(), holder),
         };
         if is_over {
@@ -323,7 +323,7 @@ impl Surveyor<'_> {
         {
             return Some(exit);
         }
-        // Process numbers of another pid namespace mean nothing here, but its kernel lock does.
+        // Process numbers of another pid namespace mean nothing here, but its liveness lock does.
         if worker.origin.boot == probe.origin().boot { probe.watch_lock(worker.holder) } else { None }
     }
 

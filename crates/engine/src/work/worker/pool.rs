@@ -36,6 +36,7 @@ struct PoolLoop<'s> {
     /// Whether to end once nothing is queued and nothing is executed.
     exit_when_idle: bool,
     changes: Subscription,
+    /// Whether the last sleep ended because the store has changed.
     was_woken: bool,
     heartbeats: HeartbeatWatch,
     heartbeat: Option<Heartbeat>,
@@ -47,7 +48,7 @@ struct PoolLoop<'s> {
 }
 
 /// What the loop does next.
-enum Look {
+enum NextStep {
     /// There is nothing left to do.
     Finished,
     /// Sleep until something happens, but not longer than this.
@@ -119,20 +120,20 @@ impl Worker {
 
     /// Handles everything but the commands: signals, requests to cancel, time, other workers. If the store fails, running
     /// commands continue, and the store is tried again.
-    fn supervise(&self, watch: &mut PoolLoop<'_>) -> Result<(), RunError> {
+    fn supervise(&self, state: &mut PoolLoop<'_>) -> Result<(), RunError> {
         let mut trouble = String::new();
         loop {
             if self.session.as_ref().is_some_and(|session| session.is_taken()) {
-                watch.slots.drain();
-                if !self.is_busy(watch) {
+                state.slots.drain();
+                if !self.is_busy(state) {
                     return Err(RunError::WorkerTaken(self.record.id.clone()));
                 }
             }
-            match self.look(watch) {
-                Ok(Look::Finished) => return Ok(()),
-                Ok(Look::Sleep(limit)) => {
+            match self.look_once(state) {
+                Ok(NextStep::Finished) => return Ok(()),
+                Ok(NextStep::Sleep(limit)) => {
                     trouble.clear();
-                    self.sleep(watch, limit)?;
+                    self.sleep(state, limit)?;
                 }
                 Err(error) => {
                     let text = error.to_string();
@@ -140,11 +141,11 @@ impl Worker {
                         self.events.warn(format!("{text}; trying again"));
                         trouble = text;
                     }
-                    if watch.is_stopping {
+                    if state.is_stopping {
                         self.active.stop_all(Stop::Canceled);
                     }
-                    self.sleep(watch, Some(AFTER_FAILURE))?;
-                    if watch.is_stopping && !self.is_busy(watch) {
+                    self.sleep(state, Some(AFTER_FAILURE))?;
+                    if state.is_stopping && !self.is_busy(state) {
                         return Err(error);
                     }
                 }
@@ -152,89 +153,93 @@ impl Worker {
         }
     }
 
-    fn look(&self, watch: &mut PoolLoop<'_>) -> Result<Look, RunError> {
-        watch.changes.reset(watch.was_woken);
-        watch.wake.clear();
+    /// One pass of the loop: the heartbeat, runs that timed out in the queue, the survey, requests to stop for the attempts of this
+    /// worker, runs to rescue. Returns whether the worker is done, or how long to sleep.
+    fn look_once(&self, state: &mut PoolLoop<'_>) -> Result<NextStep, RunError> {
+        state.changes.reset(state.was_woken);
+        state.wake.clear();
         process::reap_orphans();
-        match (&watch.heartbeat, self.is_busy(watch)) {
-            (None, true) => watch.heartbeat = Some(self.heartbeat.start().map_err(RunError::Machine)?),
-            (Some(_), false) => watch.heartbeat = None,
+        match (&state.heartbeat, self.is_busy(state)) {
+            (None, true) => state.heartbeat = Some(self.heartbeat.start().map_err(RunError::Machine)?),
+            (Some(_), false) => state.heartbeat = None,
             (Some(_), true) | (None, false) => {}
         }
         let looked_at = self.runs.now().moment;
+        // These runs were still queued: no attempt of them has to end.
         for run in self.runs.expire()? {
             self.events.publish(&WorkerEvent::Ended(run), None);
         }
-        watch.survey = self.rescuer.survey()?;
-        if watch.is_stopping {
-            self.cancel_all(&watch.survey.ours, watch.wake);
+        state.survey = self.rescuer.survey()?;
+        if state.is_stopping {
+            self.cancel_all(&state.survey.ours, state.wake);
         }
-        self.active.forward(&watch.survey.ours, &self.runs)?;
-        // Attempts that were canceled just now get their stop request in the next pass of this loop.
-        if watch.is_killing && watch.survey.ours.iter().all(|run| run.status() != Status::Running) {
+        self.active.forward(&state.survey.ours, &self.runs)?;
+        // Runs that were canceled just now are still `running` in this survey: their attempts are asked to stop in the next pass, and
+        // their processes are killed in that one.
+        if state.is_killing && state.survey.ours.iter().all(|run| run.status() != Status::Running) {
             self.active.kill_all(&self.events);
         }
-        self.rescuer.rescue_all(&watch.survey, &mut watch.heartbeats, watch.wake)?;
-        if self.is_finished(watch)? {
-            return Ok(Look::Finished);
+        self.rescuer.rescue_all(&state.survey, &mut state.heartbeats, state.wake)?;
+        if self.is_finished(state)? {
+            return Ok(NextStep::Finished);
         }
         let every = self.context.settings.heartbeat;
-        let silence = watch.heartbeats.due(watch.survey.others_are_busy(), every);
+        let silence = state.heartbeats.due(state.survey.others_are_busy(), every);
         let silence = silence.map(|at| at.saturating_duration_since(Instant::now()));
-        let due = [self.runs.next_due(looked_at)?, watch.survey.look_again].into_iter().flatten().min();
+        let due = [self.runs.next_due(looked_at)?, state.survey.look_again].into_iter().flatten().min();
         let now = self.runs.now().moment;
         let due = due.map(|due| due.since(now) + Duration::from_millis(1));
-        Ok(Look::Sleep([silence, due, watch.changes.longest_sleep()].into_iter().flatten().min()))
+        Ok(NextStep::Sleep([silence, due, state.changes.longest_sleep()].into_iter().flatten().min()))
     }
 
-    fn sleep(&self, watch: &mut PoolLoop<'_>, limit: Option<Duration>) -> Result<(), RunError> {
-        let mut descriptors: Vec<BorrowedFd<'_>> = vec![watch.signals.as_fd(), watch.wake.as_fd()];
-        descriptors.extend(watch.survey.exits());
-        descriptors.extend(watch.changes.as_fd());
+    fn sleep(&self, state: &mut PoolLoop<'_>, limit: Option<Duration>) -> Result<(), RunError> {
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![state.signals.as_fd(), state.wake.as_fd()];
+        descriptors.extend(state.survey.exits());
+        descriptors.extend(state.changes.as_fd());
         let ready = poll::wait(&descriptors, limit).map_err(RunError::Machine)?;
-        watch.was_woken = watch.changes.as_fd().is_some() && ready.contains(descriptors.len() - 1);
+        state.was_woken = state.changes.as_fd().is_some() && ready.contains(descriptors.len() - 1);
         if ready.any() && !ready.contains(0) {
             // More changes often follow at once: handle them together.
-            poll::wait(&[watch.signals.as_fd()], Some(DEBOUNCE)).map_err(RunError::Machine)?;
+            poll::wait(&[state.signals.as_fd()], Some(DEBOUNCE)).map_err(RunError::Machine)?;
         }
-        for signal in watch.signals.take().map_err(RunError::Machine)? {
+        for signal in state.signals.take().map_err(RunError::Machine)? {
             if matches!(signal, Signal::INT | Signal::TERM | Signal::HUP) {
-                self.handle_stop_signal(watch);
+                self.handle_stop_signal(state);
             }
         }
         Ok(())
     }
 
-    fn handle_stop_signal(&self, watch: &mut PoolLoop<'_>) {
-        if !watch.slots.is_draining() {
-            watch.slots.drain();
+    fn handle_stop_signal(&self, state: &mut PoolLoop<'_>) {
+        if !state.slots.is_draining() {
+            state.slots.drain();
             self.events.publish(&WorkerEvent::Draining, None);
-        } else if !watch.is_stopping {
-            watch.is_stopping = true;
+        } else if !state.is_stopping {
+            state.is_stopping = true;
             self.events.set_deadline(Instant::now() + self.grace());
             self.events.publish(&WorkerEvent::Stopping, None);
         } else {
-            watch.is_killing = true;
+            state.is_killing = true;
         }
     }
 
     /// Whether any slot has a run, or an adopted run has not ended.
-    fn is_busy(&self, watch: &PoolLoop<'_>) -> bool {
-        watch.slots.is_busy() || !self.active.is_empty()
+    fn is_busy(&self, state: &PoolLoop<'_>) -> bool {
+        state.slots.is_busy() || !self.active.is_empty()
     }
 
-    fn is_finished(&self, watch: &PoolLoop<'_>) -> Result<bool, RunError> {
-        if watch.slots.is_draining() {
-            return Ok(!self.is_busy(watch));
+    fn is_finished(&self, state: &PoolLoop<'_>) -> Result<bool, RunError> {
+        if state.slots.is_draining() {
+            return Ok(!self.is_busy(state));
         }
-        if self.is_busy(watch) || !watch.exit_when_idle || !watch.slots.is_idle() {
+        if self.is_busy(state) || !state.exit_when_idle || !state.slots.is_idle() {
             return Ok(false);
         }
         // A run may have been queued since the claimer looked, or may wait for its next attempt. If nothing is queued because the
         // claimer has just claimed the last run, the claimer is not idle.
         let own = self.record.labels.as_slice();
-        let labels: Vec<&[Name]> = watch.survey.pool_labels().chain([own]).collect();
-        Ok(!self.runs.has_work(&labels)? && watch.slots.is_idle())
+        let labels: Vec<&[Name]> = state.survey.pool_labels().chain([own]).collect();
+        Ok(!self.runs.has_work(&labels)? && state.slots.is_idle())
     }
 
     /// Cancels these runs in the store before any signal is sent: even if this worker dies now, none of them counts as a success.

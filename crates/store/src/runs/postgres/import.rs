@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::PostgresRunStore;
 use super::remove::RECORDS;
-use super::rows::{COLUMNS, SELECT_STORED, json, param, run_and_request_from, stored_from};
+use super::rows::{COLUMNS, NewEvent, SELECT_STORED, json, param, run_and_request_from, stored_from};
 use super::snapshot::Snapshot;
 use super::submit::OWN_REQUESTS;
 use super::transaction::SYNC;
@@ -140,37 +140,17 @@ struct CopiedRun<'r> {
     host: Option<&'r str>,
 }
 
-/// An event, with the names of `lockkeeper_runs.new_event`.
+/// An event with its position in the other store.
 #[derive(Serialize)]
 struct CopiedEvent<'r> {
     position: i64,
-    run: &'r str,
-    seq: u32,
-    at: i64,
-    kind: &'r str,
-    from_status: Option<&'r str>,
-    to_status: &'r str,
-    attempt: u32,
-    claim: i64,
-    reason: Option<&'r str>,
-    message: Option<&'r str>,
+    #[serde(flatten)]
+    event: NewEvent<'r>,
 }
 
 impl<'r> From<&'r StoredEvent> for CopiedEvent<'r> {
     fn from(event: &'r StoredEvent) -> Self {
-        Self {
-            position: event.position.cast_signed(),
-            run: event.id.run.as_str(),
-            seq: event.id.seq,
-            at: event.at,
-            kind: &event.kind,
-            from_status: event.from.as_deref(),
-            to_status: &event.to,
-            attempt: event.attempt,
-            claim: event.claim.cast_signed(),
-            reason: event.reason.as_deref(),
-            message: event.message.as_deref(),
-        }
+        Self { position: event.position.cast_signed(), event: event.into() }
     }
 }
 

@@ -72,7 +72,7 @@ impl Snapshot<'_> {
         Ok(due.map(Moment::from_micros))
     }
 
-    /// Runs that a worker executes, and ended runs whose processes may live: all, or that with this kernel lock.
+    /// Runs that a worker executes, and ended runs whose processes may live: all, or that with this liveness lock.
     pub(super) fn executed(&self, holder: Option<HolderId>) -> Result<Vec<Run>, StoreError> {
         let holder = holder.map(|holder| holder.0.cast_signed());
         self.many(

@@ -118,18 +118,18 @@ impl<'r> NewRun<'r> {
     }
 }
 
-/// An event, for `lockkeeper_runs.append`.
+/// An event, with the names of `lockkeeper_runs.new_event`.
 #[derive(Serialize)]
 pub(super) struct NewEvent<'r> {
     run: &'r str,
     seq: u32,
     at: i64,
-    kind: &'static str,
-    from_status: Option<&'static str>,
-    to_status: &'static str,
+    kind: &'r str,
+    from_status: Option<&'r str>,
+    to_status: &'r str,
     attempt: u32,
     claim: i64,
-    reason: Option<&'static str>,
+    reason: Option<&'r str>,
     message: Option<&'r str>,
 }
 
@@ -145,6 +145,23 @@ impl<'r> From<&'r Transition> for NewEvent<'r> {
             attempt: run.attempt(),
             claim: run.claim().cast_signed(),
             reason: event.reason.map(|reason| reason.as_str()),
+            message: event.message.as_deref(),
+        }
+    }
+}
+
+impl<'r> From<&'r StoredEvent> for NewEvent<'r> {
+    fn from(event: &'r StoredEvent) -> Self {
+        Self {
+            run: event.id.run.as_str(),
+            seq: event.id.seq,
+            at: event.at,
+            kind: &event.kind,
+            from_status: event.from.as_deref(),
+            to_status: &event.to,
+            attempt: event.attempt,
+            claim: event.claim.cast_signed(),
+            reason: event.reason.as_deref(),
             message: event.message.as_deref(),
         }
     }

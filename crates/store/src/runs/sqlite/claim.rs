@@ -12,7 +12,7 @@ use crate::runs::order::in_order;
 use crate::runs::{ClaimOrder, Claims, Listing};
 
 impl Tables<'_> {
-    /// Claims a run for each kernel lock, as long as there are runs.
+    /// Claims a run for each liveness lock, as long as there are runs.
     pub(super) fn claim(&self, claims: &Claims<'_>) -> Result<Vec<(Run, Request)>, StoreError> {
         let limit = claims.locks.len();
         if limit == 0 {

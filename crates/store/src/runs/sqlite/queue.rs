@@ -126,7 +126,7 @@ impl Tables<'_> {
         self.many(&sql, [])
     }
 
-    /// The run whose processes share this kernel lock.
+    /// The run whose processes share this liveness lock.
     pub(super) fn run_with_lock(&self, holder: HolderId) -> Result<Option<Run>, StoreError> {
         let sql = format!("SELECT {COLUMNS} {FROM} WHERE run.seq IN ({ACTIVE}) AND run.holder = ?1");
         self.one(&sql, [holder.0.cast_signed()])
