@@ -128,7 +128,7 @@ impl<'r> QueueFacts<'r> {
             && match (lock, life) {
                 (LockState::Held, Some(life)) => life.processes(run.holder).is_empty(),
                 (LockState::Free, _) => false,
-                // The file of kernel locks was removed or replaced.
+                // The file of liveness locks was removed or replaced.
                 (LockState::Held | LockState::Unreadable, _) => {
                     let lives = run.command.is_some_and(|it| process::look(it) == ProcessState::Running);
                     !lives && !has_ended(runs.folder(), run.holder)
