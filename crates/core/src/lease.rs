@@ -78,6 +78,7 @@ pub fn acquire<E>(overlay: &mut Overlay<'_, E>, request: &AcquireRequest) -> Res
         settle(overlay, None)?;
         return Ok(Outcome::Granted(Grant { lease, joined: true }));
     }
+    overlay.expect(request.claim.keys_to_read());
     // What a dead holder leaves goes to the waiters first, and then to a new request.
     reap_dead(overlay, &request.claim)?;
     hand_off(overlay)?;

@@ -104,6 +104,11 @@ impl<'r, E> Overlay<'r, E> {
         by_session.max(self.records.silent_until().filter(|end| self.now <= *end))
     }
 
+    /// Says which keys this decision will also read.
+    pub fn expect(&mut self, keys: Vec<Key>) {
+        self.records.expect(keys);
+    }
+
     /// The next number of the store.
     pub fn next_number(&mut self) -> Result<u64, E> {
         self.records.next_number()

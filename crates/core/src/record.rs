@@ -71,6 +71,12 @@ impl Claim {
         range
     }
 
+    /// The keys that a decision about it reads, except those of paths: it reads those as ranges.
+    pub fn keys_to_read(&self) -> Vec<Key> {
+        let names = self.targets().filter(|target| matches!(target, Target::Name(_)));
+        names.map(Target::key).chain(self.dependents().exact).collect()
+    }
+
     /// The targets of all resources.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
         self.resources.iter().map(|resource| &resource.target)

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::id::{LeaseId, Owner, WakerId};
 use crate::liveness::Verdict;
 use crate::record::{Lease, Rank, Ticket};
-use crate::resource::KeyRange;
+use crate::resource::{Key, KeyRange};
 use crate::time::Moment;
 
 /// The records of one store at one moment. `E` is how a read can fail.
@@ -25,6 +25,9 @@ pub trait Records<E> {
     fn silent_until(&self) -> Option<Moment> {
         None
     }
+
+    /// Says that the decision will also read these keys. A store on a server reads them together with the next range.
+    fn expect(&mut self, _keys: Vec<Key>) {}
 
     /// The next number of the store: larger than every number before, and never given again.
     fn next_number(&mut self) -> Result<u64, E>;

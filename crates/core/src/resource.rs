@@ -145,6 +145,11 @@ impl Resource {
 pub struct Key(String);
 
 impl Key {
+    /// Whether it is the key of a name.
+    pub fn is_of_name(&self) -> bool {
+        self.0.starts_with('n')
+    }
+
     /// The key of everything that belongs to an owner.
     pub fn of_owner(owner: &crate::id::Owner) -> Self {
         Self(["o", owner.as_str()].concat())

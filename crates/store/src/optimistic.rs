@@ -6,20 +6,25 @@
 
 pub(crate) mod clock;
 pub(crate) mod decision;
+#[cfg(feature = "postgres")]
+pub(crate) mod known;
 pub(crate) mod listener;
 pub(crate) mod parts;
 pub(crate) mod snapshot;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::in_memory::InMemoryRecords;
 use lockkeeper_core::records::{Change, Effect};
-use lockkeeper_core::resource::KeyRange;
+use lockkeeper_core::resource::{Key, KeyRange};
 use lockkeeper_core::time::Moment;
 use lockkeeper_platform::random;
 
 use self::clock::StoreClock;
+#[cfg(feature = "postgres")]
+use self::known::Bundle;
 use self::parts::{Footprint, Found};
 use crate::{Commit, StoreError};
 
@@ -35,6 +40,12 @@ pub(crate) trait OptimisticStore {
     /// Reads versions and then records, in one round trip. Sets the clock forward. `is_first`: it is the first read of a
     /// decision. A decision that first reads a range acquires a lease, so it needs numbers.
     fn read(&self, wanted: Wanted<'_>, is_first: bool) -> Result<Answer, StoreError>;
+
+    /// Takes what this process knows of a range or a record without a read, if it knows it.
+    #[cfg(feature = "postgres")]
+    fn recall(&self, _wanted: Wanted<'_>) -> Option<Bundle> {
+        None
+    }
 
     /// Draws numbers. Sets the clock forward.
     fn numbers(&self) -> Result<Range<u64>, StoreError>;
@@ -77,9 +88,18 @@ pub(crate) struct Decided<'d> {
     /// `remembers_since` of the answers. None if nothing was read, or if the server never loses anything.
     pub(crate) remembers_since: Option<Moment>,
     pub(crate) footprint: Footprint,
+    /// The keys whose records were all read.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only PostgreSQL remembers them"))]
+    pub(crate) keys: BTreeSet<Key>,
     /// The records that were read.
-    #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "only etcd writes by what was there"))]
+    #[cfg_attr(
+        not(any(feature = "etcd", feature = "postgres")),
+        expect(dead_code, reason = "only etcd writes by what was there, and only PostgreSQL remembers it")
+    )]
     pub(crate) records: InMemoryRecords,
+    /// Whether it began with what this process knew, without a read.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only PostgreSQL remembers it"))]
+    pub(crate) is_recalled: bool,
     pub(crate) changes: Vec<Change>,
     pub(crate) effects: &'d [Effect],
 }

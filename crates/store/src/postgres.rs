@@ -2,7 +2,8 @@
 //!
 //! A decision reads without a lock and remembers the versions of what it read. One call of the function `lockkeeper.commit`
 //! compares them. If they are unchanged, it makes the changes. Otherwise the decision runs again. Decisions about
-//! different names commit concurrently. `schema.sql` has the tables and the function.
+//! different names commit concurrently. `tables.sql` has the tables,
+//! `functions.sql` the function.
 //!
 //! | what | how |
 //! |---|---|
@@ -38,14 +39,21 @@ use self::records::PostgresMoment;
 pub(crate) use super::optimistic::TRIES;
 use super::optimistic::clock::StoreClock;
 use super::optimistic::decision::Decision;
+use super::optimistic::known::Known;
 use super::optimistic::listener::wake_ups;
 use super::optimistic::snapshot::Snapshot;
 use super::optimistic::{in_doubt, random_number};
 use super::{Examination, LeaseStore, StoreError, Transaction, Waker};
 
 /// The version of the tables.
-const VERSION: i32 = 1;
-const SCHEMA: &str = include_str!("postgres/schema.sql");
+const VERSION: i32 = 2;
+const SCHEMA: &str = concat!(
+    include_str!("postgres/tables.sql"),
+    include_str!("postgres/clock.sql"),
+    include_str!("postgres/functions.sql")
+);
+/// What version 2 adds to version 1: functions that keep their plans.
+const FUNCTIONS: &str = concat!(include_str!("postgres/clock.sql"), include_str!("postgres/functions.sql"));
 /// How many numbers a block has: the increment of the sequence.
 const BLOCK: u64 = 16;
 /// The lock under which one program makes the tables.
@@ -58,6 +66,8 @@ pub struct PostgresStore {
     pub(crate) clock: StoreClock,
     /// The largest number that the server has drawn, as far as this process knows.
     drawn: AtomicU64,
+    /// What the next decisions need not read.
+    known: Known,
     /// Where the project was moved to before it was opened.
     was_moved_to: Option<String>,
 }
@@ -109,10 +119,13 @@ impl PostgresStore {
             let address = server.address().to_owned();
             return Err(StoreError::TooNew { address, found: version.into(), known: VERSION.into() });
         }
+        if version < VERSION {
+            server.execute(&upgrade("lockkeeper", version, FUNCTIONS)).map_err(explain)?;
+        }
         let answer = Head::from_row(row, 2)?;
         let (clock, drawn) = (StoreClock::new(answer.moment), AtomicU64::new(answer.numbers.start));
         let was_moved_to = rows::get(row, 4)?;
-        Ok(Self { project: rows::get(row, 0)?, server, clock, drawn, was_moved_to })
+        Ok(Self { project: rows::get(row, 0)?, server, clock, drawn, known: Known::default(), was_moved_to })
     }
 
     /// Fails if the project had been moved to another store when it was opened.
@@ -168,11 +181,11 @@ impl PostgresStore {
         rows::get(noticed.first().ok_or_else(no_row)?, 0).map(Moment::from_micros)
     }
 
-    /// Sends the wake-ups of a decision that is committed.
+    /// Sends the wake-ups of a decision that is committed. They need not survive a crash, so nobody waits for the disk.
     fn wake(&self, changes: &[Change], effects: &[Effect]) {
         for (waker, message) in wake_ups(changes, effects) {
             let params = vec![(wakers::channel(self.project, waker), Type::TEXT), (message, Type::TEXT)];
-            self.server.send("SELECT pg_notify($1, $2)", params);
+            self.server.send("SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", params);
         }
     }
 

@@ -12,46 +12,64 @@ pub struct Row {
     pub bare: f64,
     pub unit: &'static str,
     pub limit: Option<f64>,
-    /// Whether more is better, so that the ratio must be at least the limit.
-    pub more_is_better: bool,
+    pub goal: Goal,
+}
+
+/// How the ratio is compared with the limit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    AtMost,
+    AtLeast,
+    /// Ours is exactly the other number: a count.
+    Exactly,
 }
 
 impl Row {
     /// Two times; ours may take `limit` times as long.
     pub fn times(what: impl Into<String>, ours: Duration, bare: Duration, limit: f64) -> Self {
         let (ours, bare) = (ours.as_secs_f64() * 1e6, bare.as_secs_f64() * 1e6);
-        Self { what: what.into(), ours, bare, unit: "µs", limit: Some(limit), more_is_better: false }
+        Self { what: what.into(), ours, bare, unit: "µs", limit: Some(limit), goal: Goal::AtMost }
     }
 
     /// Two rates or shares; ours must be at least `limit` times the other.
     pub fn at_least(what: impl Into<String>, ours: f64, bare: f64, unit: &'static str, limit: f64) -> Self {
-        Self { what: what.into(), ours, bare, unit, limit: Some(limit), more_is_better: true }
+        Self { what: what.into(), ours, bare, unit, limit: Some(limit), goal: Goal::AtLeast }
     }
 
     /// A count that may be at most `limit` times the other.
     pub fn at_most(what: impl Into<String>, ours: f64, bare: f64, unit: &'static str, limit: f64) -> Self {
-        Self { what: what.into(), ours, bare, unit, limit: Some(limit), more_is_better: false }
+        Self { what: what.into(), ours, bare, unit, limit: Some(limit), goal: Goal::AtMost }
+    }
+
+    /// A count that has to be this number.
+    pub fn exactly(what: impl Into<String>, ours: usize, expected: usize) -> Self {
+        let (ours, bare) = (ours as f64, expected as f64);
+        Self { what: what.into(), ours, bare, unit: "", limit: Some(1.0), goal: Goal::Exactly }
     }
 
     pub fn holds(&self) -> bool {
-        let ratio = self.ours / self.bare;
-        self.limit.is_none_or(|limit| if self.more_is_better { ratio >= limit } else { ratio <= limit })
+        let Some(limit) = self.limit else { return true };
+        match self.goal {
+            Goal::AtMost => self.ours / self.bare <= limit,
+            Goal::AtLeast => self.ours / self.bare >= limit,
+            Goal::Exactly => self.ours == self.bare,
+        }
     }
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = if self.more_is_better { "≥" } else { "≤" };
+        let sign = match self.goal {
+            Goal::AtMost => "≤",
+            Goal::AtLeast => "≥",
+            Goal::Exactly => "=",
+        };
+        let ratio = if self.bare == 0.0 { String::new() } else { format!("{:.2}", self.ours / self.bare) };
         let limit = self.limit.map_or(String::new(), |limit| format!("{sign} {limit}"));
         let verdict = if self.holds() { "" } else { "  MISSED" };
         let (ours, bare) =
             (format!("{:.1} {}", self.ours, self.unit), format!("{:.1} {}", self.bare, self.unit));
-        write!(
-            f,
-            "{:<52} {ours:>12} {bare:>12} {:>8.2} {limit:>8}{verdict}",
-            self.what,
-            self.ours / self.bare
-        )
+        write!(f, "{:<52} {ours:>12} {bare:>12} {ratio:>8} {limit:>8}{verdict}", self.what)
     }
 }
 

@@ -10,7 +10,7 @@ use lockkeeper_platform::clock;
 /// A moment in a record that is further ahead of the clock than this is wrong, and does not move the clock.
 const PLAUSIBLE: Duration = Duration::from_secs(60);
 /// If the clock is set forward by more than this during a decision, the decision runs again: its own moment is too early.
-const JUMP: Duration = Duration::from_millis(250);
+pub(crate) const JUMP: Duration = Duration::from_millis(250);
 
 /// What is known of the store's clock.
 pub(crate) struct StoreClock(Mutex<Known>);

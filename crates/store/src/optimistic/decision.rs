@@ -11,6 +11,8 @@ use lockkeeper_core::records::{Change, Effect, Records, Scan};
 use lockkeeper_core::resource::{Key, KeyRange};
 use lockkeeper_core::time::Moment;
 
+#[cfg(feature = "postgres")]
+use super::known::Bundle;
 use super::parts::{Footprint, parts_of};
 use super::{Answer, Decided, OptimisticStore, Wanted, add};
 use crate::{Commit, StoreError, Transaction};
@@ -41,6 +43,10 @@ pub(crate) struct Decision<'s, S> {
     is_torn: bool,
     /// Since when the server has lost nothing; known once something was read.
     remembers_since: Option<Moment>,
+    /// Keys that the decision will also read.
+    expected: Vec<Key>,
+    /// Whether it began with what this process knew, without a read.
+    is_recalled: bool,
 }
 
 impl<'s, S: OptimisticStore> Decision<'s, S> {
@@ -56,11 +62,29 @@ impl<'s, S: OptimisticStore> Decision<'s, S> {
             numbers: None,
             is_torn: false,
             remembers_since: None,
+            expected: Vec::new(),
+            is_recalled: false,
         }
     }
 
+    /// Begins with what this process knows, if nothing was read before and it knows what is wanted.
+    #[cfg(feature = "postgres")]
+    fn recall(&mut self, wanted: Wanted<'_>) {
+        if self.is_first()
+            && let Some(Bundle { keys, footprint, records, numbers, remembers_since }) = self.store.recall(wanted)
+        {
+            (self.keys, self.footprint, self.records) = (keys, footprint, records);
+            (self.numbers, self.remembers_since) = (Some(numbers), remembers_since);
+            self.is_recalled = true;
+        }
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    fn recall(&mut self, _wanted: Wanted<'_>) {}
+
     /// Reads the records of a range, unless they were read before.
     fn load(&mut self, range: &KeyRange) -> Result<(), StoreError> {
+        self.recall(Wanted::In(range, &[]));
         let is_read = range.below.is_none() && range.exact.iter().all(|key| self.keys.contains(key));
         if self.footprint.all.is_some() || is_read || self.ranges.contains(range) {
             return Ok(());
@@ -81,7 +105,7 @@ impl<'s, S: OptimisticStore> Decision<'s, S> {
         self.add(answer)
     }
 
-    /// Keys to prefetch: a decision about single records next reads the keys of these records.
+    /// Keys to prefetch: those that are expected, and those of single records that were read.
     fn likely_keys(&self) -> Vec<Key> {
         let ids = self.footprint.ids.keys().take(PREFETCH_RECORDS);
         let keys = ids.filter_map(|id| {
@@ -90,15 +114,18 @@ impl<'s, S: OptimisticStore> Decision<'s, S> {
         });
         // Not those of paths: a decision reads them as ranges, with the folders above and below.
         let is_likely = |key: &Key| !key.as_str().starts_with('p') && !self.keys.contains(key);
-        keys.flatten().filter(is_likely).take(PREFETCH_KEYS).collect()
+        let keys = self.expected.iter().cloned().chain(keys.flatten());
+        keys.filter(is_likely).take(PREFETCH_KEYS).collect()
     }
 
     fn is_first(&self) -> bool {
-        self.footprint.parts.is_empty() && self.footprint.ids.is_empty()
+        let Footprint { parts, ids, all, .. } = &self.footprint;
+        parts.is_empty() && ids.is_empty() && all.is_none()
     }
 
     /// Reads one record, unless it was read before.
     fn load_one(&mut self, id: LeaseId) -> Result<(), StoreError> {
+        self.recall(Wanted::One(id));
         let is_known = self.records.lease(id).is_some() || self.records.ticket(id).is_some();
         if self.footprint.all.is_some() || is_known || self.footprint.ids.contains_key(&id) {
             return Ok(());
@@ -151,6 +178,10 @@ impl<S: OptimisticStore> Records<StoreError> for Decision<'_, S> {
         self.remembers_since
     }
 
+    fn expect(&mut self, keys: Vec<Key>) {
+        self.expected = keys;
+    }
+
     fn next_number(&mut self) -> Result<u64, StoreError> {
         if let Some(next) = self.numbers.as_mut().and_then(Iterator::next) {
             return Ok(next);
@@ -190,10 +221,12 @@ impl<S: OptimisticStore> Records<StoreError> for Decision<'_, S> {
 
 impl<S: OptimisticStore> Transaction for Decision<'_, S> {
     fn commit(self: Box<Self>, changes: Vec<Change>, effects: &[Effect]) -> Result<Commit, StoreError> {
-        if self.is_torn || self.jumps != self.store.clock().jumps() {
+        // Without a change, the server would not see that what this process knew is old.
+        let is_guess = self.is_recalled && changes.is_empty();
+        if self.is_torn || is_guess || self.jumps != self.store.clock().jumps() {
             return Ok(Commit::Changed);
         }
-        let Self { store, now, remembers_since, footprint, records, .. } = *self;
-        store.commit(Decided { now, remembers_since, footprint, records, changes, effects })
+        let Self { store, now, remembers_since, footprint, keys, records, is_recalled, .. } = *self;
+        store.commit(Decided { now, remembers_since, footprint, keys, records, is_recalled, changes, effects })
     }
 }

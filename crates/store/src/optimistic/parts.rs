@@ -9,7 +9,7 @@ use lockkeeper_core::records::Change;
 use lockkeeper_core::resource::{Key, KeyRange};
 
 /// The part of all paths.
-const PATHS: &str = "p";
+pub(super) const PATHS: &str = "p";
 
 /// The part that a key belongs to.
 pub(crate) fn part_of(key: &Key) -> &str {
@@ -35,7 +35,7 @@ pub(crate) fn parts_written(changes: &[Change]) -> BTreeSet<String> {
 }
 
 /// The record that a change is about.
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
 pub(crate) fn id_of(change: &Change) -> LeaseId {
     match change {
         Change::AddLease(lease)

@@ -11,7 +11,8 @@ use tokio_postgres::types::{ToSql, Type};
 use super::connection::{Exclusive, Failure, Statement};
 use super::rows::{self, ChangeArrays};
 use super::{Head, PostgresStore, no_row};
-use crate::optimistic::clock::StoreClock;
+use crate::optimistic::clock::{JUMP, StoreClock};
+use crate::optimistic::known::Bundle;
 use crate::optimistic::parts::{Found, parts_written};
 use crate::optimistic::snapshot::OneMoment;
 use crate::optimistic::{Answer, Decided, OptimisticStore, Wanted, collected};
@@ -61,47 +62,14 @@ impl OptimisticStore for PostgresStore {
         Ok(answer.numbers)
     }
 
+    fn recall(&self, wanted: Wanted<'_>) -> Option<Bundle> {
+        self.known.take(wanted)
+    }
+
     fn commit(&self, decided: Decided<'_>) -> Result<Commit, StoreError> {
-        let Decided { now, remembers_since, footprint, records: _, changes, effects } = decided;
-        if !changes.is_empty() {
-            let written: Vec<String> = parts_written(&changes).into_iter().collect();
-            let (parts, versions): (Vec<&String>, Vec<i64>) = footprint.parts.iter().unzip();
-            let ids: Vec<i64> = footprint.ids.keys().map(|id| rows::integer(id.0)).collect();
-            let id_versions: Vec<i64> = footprint.ids.values().copied().collect();
-            let arrays = ChangeArrays::of(&changes);
-            let mut params: Vec<(&(dyn ToSql + Sync), Type)> = vec![
-                (&self.project, Type::INT4),
-                (&parts, Type::TEXT_ARRAY),
-                (&versions, Type::INT8_ARRAY),
-                (&ids, Type::INT8_ARRAY),
-                (&id_versions, Type::INT8_ARRAY),
-                (&footprint.all, Type::INT8),
-                (&written, Type::TEXT_ARRAY),
-            ];
-            params.extend(arrays.params());
-            let memory = remembers_since.map(Moment::as_micros);
-            let (moment, call) = (now.as_micros(), self.call_number()?);
-            params.extend([
-                (&memory as &(dyn ToSql + Sync), Type::INT8),
-                (&moment, Type::INT8),
-                (&call, Type::INT8),
-            ]);
-            match self.server.query(rows::COMMIT, &params) {
-                Ok(answer) => {
-                    let row = answer.first().ok_or_else(no_row)?;
-                    self.note(&Head::from_row(row, 1)?);
-                    if rows::get::<Option<i64>>(row, 0)?.is_none() {
-                        return Ok(Commit::Changed);
-                    }
-                }
-                Err(failure) if failure.is_conflict() => return Ok(Commit::Changed),
-                Err(failure) if failure.is_broken() => match self.was_committed(moment, call) {
-                    Ok(true) => {}
-                    Ok(false) => return Ok(Commit::Changed),
-                    Err(_) => return Err(self.in_doubt(failure)),
-                },
-                Err(failure) => return Err(failure.explain(self.server.address())),
-            }
+        let (changes, effects) = (decided.changes.clone(), decided.effects);
+        if !changes.is_empty() && self.commit_changes(decided)? == Commit::Changed {
+            return Ok(Commit::Changed);
         }
         self.wake(&changes, effects);
         Ok(Commit::Committed)
@@ -109,6 +77,57 @@ impl OptimisticStore for PostgresStore {
 }
 
 impl PostgresStore {
+    fn commit_changes(&self, decided: Decided<'_>) -> Result<Commit, StoreError> {
+        let Decided { now, remembers_since, footprint, changes, is_recalled, .. } = &decided;
+        let written: Vec<String> = parts_written(changes).into_iter().collect();
+        let (parts, versions): (Vec<&String>, Vec<i64>) = footprint.parts.iter().unzip();
+        let ids: Vec<i64> = footprint.ids.keys().map(|id| rows::integer(id.0)).collect();
+        let id_versions: Vec<i64> = footprint.ids.values().copied().collect();
+        let arrays = ChangeArrays::of(changes);
+        let mut params: Vec<(&(dyn ToSql + Sync), Type)> = vec![
+            (&self.project, Type::INT4),
+            (&parts, Type::TEXT_ARRAY),
+            (&versions, Type::INT8_ARRAY),
+            (&ids, Type::INT8_ARRAY),
+            (&id_versions, Type::INT8_ARRAY),
+            (&footprint.all, Type::INT8),
+            (&written, Type::TEXT_ARRAY),
+        ];
+        params.extend(arrays.params());
+        let memory = remembers_since.map(Moment::as_micros);
+        let (moment, call) = (now.as_micros(), self.call_number()?);
+        let drawn = is_recalled.then(|| rows::integer(self.drawn.load(Ordering::Relaxed)));
+        let latest = now.after(JUMP).as_micros();
+        params.extend([
+            (&memory as &(dyn ToSql + Sync), Type::INT8),
+            (&moment, Type::INT8),
+            (&call, Type::INT8),
+            (&drawn, Type::INT8),
+            (&latest, Type::INT8),
+        ]);
+        match self.server.query(rows::COMMIT, &params) {
+            Ok(answer) => {
+                let row = answer.first().ok_or_else(no_row)?;
+                let head = Head::from_row(row, 1)?;
+                self.note(&head);
+                let Some(version) = rows::get::<Option<i64>>(row, 0)? else {
+                    self.known.forget(footprint);
+                    return Ok(Commit::Changed);
+                };
+                drop(params);
+                self.known.keep(decided, &written, version, head.numbers);
+                Ok(Commit::Committed)
+            }
+            Err(failure) if failure.is_conflict() => Ok(Commit::Changed),
+            Err(failure) if failure.is_broken() => match self.was_committed(moment, call) {
+                Ok(true) => Ok(Commit::Committed),
+                Ok(false) => Ok(Commit::Changed),
+                Err(_) => Err(self.in_doubt(failure)),
+            },
+            Err(failure) => Err(failure.explain(self.server.address())),
+        }
+    }
+
     /// Reads moment, numbers and versions, and then records, in one round trip.
     fn read_rows(&self, head: Statement<'_>, body: Statement<'_>) -> Result<(Row, Vec<Row>), StoreError> {
         let [head, body] = self.call(|server| server.query_two(head, body))?;

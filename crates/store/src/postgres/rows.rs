@@ -16,40 +16,37 @@ use crate::{StoreError, encoding};
 
 /// The columns of a record.
 macro_rules! select_records {
-    ($rest:literal) => {
+    ($from:literal) => {
         concat!(
             "SELECT id, version, claim, since, seen_at, token, pickup_by, revoked, rank, priority, stays, waker, under, upgrades
-             FROM lockkeeper.record WHERE project = $1 ",
-            $rest
+             FROM ",
+            $from
         )
     };
 }
 
 /// Moment, block of numbers, since when the server has lost nothing, and the versions of some parts.
 pub(super) const VERSIONS: &str = "
-    SELECT lockkeeper.moment($1), lockkeeper.numbers(), lockkeeper.remembers_since($1), ARRAY(
-        SELECT coalesce(found.version, 0) FROM unnest($2) WITH ORDINALITY AS wanted(part, place)
-        LEFT JOIN lockkeeper.part AS found ON found.project = $1 AND found.part = wanted.part ORDER BY place
-    )";
+    SELECT lockkeeper.moment($1), lockkeeper.numbers(), lockkeeper.remembers_since($1), lockkeeper.versions($1, $2)";
 /// Moment, block of numbers, since when the server has lost nothing, and the highest version of all parts.
 pub(super) const HIGHEST_VERSION: &str = "
     SELECT lockkeeper.moment($1), lockkeeper.numbers(), lockkeeper.remembers_since($1),
         (SELECT coalesce(max(version), 0) FROM lockkeeper.part WHERE project = $1)";
 /// The records with these keys, and those with a key in a range.
-pub(super) const RECORDS_IN: &str = select_records!(
-    "AND id IN (
-        SELECT id FROM lockkeeper.key WHERE project = $1 AND key = ANY ($2)
-        UNION SELECT id FROM lockkeeper.key WHERE project = $1 AND key >= $3 AND key < $4
-    )"
-);
+pub(super) const RECORDS_IN: &str = select_records!("lockkeeper.records_in($1, $2, $3, $4)");
 /// One record.
-pub(super) const RECORD: &str = select_records!("AND id = $2");
+pub(super) const RECORD: &str = select_records!("lockkeeper.record WHERE project = $1 AND id = $2");
 /// All records.
-pub(super) const ALL: &str = select_records!("");
-/// Commits a decision.
+pub(super) const ALL: &str = select_records!("lockkeeper.record WHERE project = $1");
+/// Commits a decision. One that began without a read is not committed if the server has lost or skipped numbers since (see
+/// `lockkeeper.raise_numbers`), or if its clock is later than `$29`: a read would have shown that.
 pub(super) const COMMIT: &str = "
-    SELECT lockkeeper.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27),
-        lockkeeper.moment($1), lockkeeper.numbers()";
+    SELECT CASE WHEN $28 IS NULL OR (
+            lockkeeper.numbers() BETWEEN $28 + 1 AND $28 + 1048575
+            AND lockkeeper.remembers_since($1) IS NOT NULL AND lockkeeper.moment($1) <= $29
+        ) THEN lockkeeper.commit(
+            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27
+        ) END, lockkeeper.moment($1), lockkeeper.numbers()";
 
 /// The changes of a decision as the arrays that `lockkeeper.commit` takes: one entry for each change.
 #[derive(Default)]

@@ -147,7 +147,7 @@ fn block_after(number: i64) -> Range<u64> {
 }
 
 fn commit_args(decided: &Decided<'_>, call: &str, messages: &[(String, String)]) -> Vec<Vec<u8>> {
-    let Decided { now, remembers_since, footprint, records: _, changes, effects: _ } = decided;
+    let Decided { now, remembers_since, footprint, changes, .. } = decided;
     let mut args = Args::default();
     args.text(&now.as_micros());
     args.text(call);

@@ -38,7 +38,7 @@ fn many_programs_make_the_tables_once() {
 fn a_newer_schema_is_refused() {
     let Some(database) = Database::new() else { return skip(NEEDED) };
     drop(open(&database).unwrap());
-    for (schema, newest) in [("lockkeeper", 1), ("lockkeeper_runs", 2)] {
+    for (schema, newest) in [("lockkeeper", 2), ("lockkeeper_runs", 3)] {
         database.execute(&format!("UPDATE {schema}.about SET version = version + 1"));
         let Err(error) = open(&database) else { panic!("{schema} was opened") };
         let StoreError::TooNew { found, known, .. } = error else { panic!("{error:?}") };
@@ -52,7 +52,11 @@ fn a_newer_schema_is_refused() {
 fn an_older_schema_is_brought_up_to_date_once() {
     let Some(database) = Database::new() else { return skip(NEEDED) };
     let run = submit(&open(&database).unwrap(), &request("before"));
-    database.execute("DROP TABLE lockkeeper_runs.output; UPDATE lockkeeper_runs.about SET version = 1");
+    database.execute(
+        "DROP TABLE lockkeeper_runs.output; DROP FUNCTION lockkeeper.versions;
+         ALTER TABLE lockkeeper_runs.run ADD CHECK (status = 'queued');
+         UPDATE lockkeeper_runs.about SET version = 1; UPDATE lockkeeper.about SET version = 1",
+    );
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| open(&database).unwrap());
@@ -60,6 +64,20 @@ fn an_older_schema_is_brought_up_to_date_once() {
     });
     let store = open(&database).unwrap();
     assert_eq!(store.snapshot().unwrap().output(&run.id, 1, 0).unwrap(), None);
+    // A constraint of the table is gone.
+    apply(&store, claim_of(&store, &run, "W-1"));
+}
+
+#[test]
+fn a_row_that_cannot_be_is_refused() {
+    let Some(database) = Database::new() else { return skip(NEEDED) };
+    submit(&open(&database).unwrap(), &request("r"));
+    let change = |what: &str| database.try_execute(&format!("UPDATE lockkeeper_runs.run SET {what}"));
+    for what in ["attempt = -1", "status = 'asleep'", "status = 'succeeded'", "worker = 'W-1'", "completed_at = 1"] {
+        let refusal = change(what).unwrap_err();
+        assert!(refusal.code().is_some_and(|code| code.code() == "LK001"), "{what}: {refusal}");
+    }
+    change("give_up_at = 1").unwrap();
 }
 
 #[test]

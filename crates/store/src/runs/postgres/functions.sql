@@ -1,46 +1,40 @@
 -- The functions of the server. The rules of runs are not here: they are in the program. The functions write what the program has
 -- decided, if the runs still have the versions that it read.
 --
--- Their plans may be older than most rows, so sequential scans are off. Such plans look costly to the server, which would compile
--- them each time, so JIT is off, too.
+-- Planning a statement costs the server more than executing it. So the functions keep their plans (`force_generic_plan`), and all
+-- steps by index: a plan may be older than most rows, so sequential scans and joins by hash or merge are off. Such plans look
+-- costly to the server, which would compile them each time, so JIT is off, too.
 --
--- All transactions lock in the same order, so there is no deadlock: names of a submission, requests, runs, and the log of events
--- last. A transaction that holds the lock of the log waits only for its own commit.
+-- All transactions lock in the same order, so there is no deadlock: names of a submission, requests, runs, the clock, and the log
+-- of events last. A transaction that holds the lock of the log waits only for its own commit.
 
--- A run moves only as the table of moves allows, and its claim number never gets smaller.
-CREATE FUNCTION lockkeeper_runs.refuse_move() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Refuses a row that cannot be a run, and a move that the table of moves does not allow. A claim number never gets smaller. These
+-- are no constraints: the server would parse those again for each statement, which costs more than all indexes of the table.
+CREATE OR REPLACE FUNCTION lockkeeper_runs.check_run() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'run % does not move from % to %', old.id, old.status, new.status USING ERRCODE = 'LK001';
+    IF TG_OP = 'UPDATE' AND (new.claim < old.claim OR old.status <> new.status AND NOT ({moves})) THEN
+        RAISE EXCEPTION 'run % does not move from % to %', old.id, old.status, new.status USING ERRCODE = 'LK001';
+    END IF;
+    IF NOT (
+        new.{statuses} AND new.attempt >= 0 AND new.claim >= new.attempt
+        AND (new.{terminal}) = (new.completed_at IS NOT NULL)
+        AND (new.completed_at IS NULL OR new.worker IS NULL)
+        AND (new.status <> 'queued' OR (new.worker IS NULL AND new.claim = 0 AND new.started_at IS NULL))
+        AND (new.status NOT IN ('running', 'cancelling') OR (new.attempt > 0 AND new.started_at IS NOT NULL))
+        AND (new.status <> 'running' OR (new.worker IS NULL) = (new.retry_at IS NOT NULL))
+        AND (new.completed_at IS NULL OR new.status = 'succeeded' OR new.reason IS NOT NULL)
+    ) THEN
+        RAISE EXCEPTION 'run % has an impossible row', new.id USING ERRCODE = 'LK001';
+    END IF;
+    RETURN new;
 END
 $$;
-CREATE TRIGGER run_moves BEFORE UPDATE OF status, claim ON lockkeeper_runs.run FOR EACH ROW
-WHEN (new.claim < old.claim OR (old.status <> new.status AND NOT ({moves})))
-EXECUTE FUNCTION lockkeeper_runs.refuse_move();
-
--- The next record of a run. request_status is set if the run has ended.
-CREATE TYPE lockkeeper_runs.next AS (
-    id text, version bigint, status text, attempt bigint, claim bigint, worker text, holder bigint, pid bigint,
-    pid_started bigint, lease bigint, token bigint, give_up_at bigint, started_at bigint, started_moment bigint,
-    retry_at bigint, completed_at bigint, completed_moment bigint, exit_code bigint, signal bigint, reason text,
-    message text, help boolean, request_status text
-);
-
--- A new run, with its request if that is new or gets a new definition.
-CREATE TYPE lockkeeper_runs.new_run AS (
-    is_new_request boolean, is_redefined boolean, request text, title text, spec text, priority integer, key text, after text[], created_at bigint,
-    request_status text, id text, status text, wish text, by_id boolean, queued_at bigint, queued_moment bigint,
-    give_up_at bigint, timeout bigint, completed_at bigint, completed_moment bigint, reason text, message text, version bigint
-);
-
--- An event of a run.
-CREATE TYPE lockkeeper_runs.new_event AS (
-    run text, seq bigint, at bigint, kind text, from_status text, to_status text, attempt bigint, claim bigint, reason text,
-    message text
-);
+DROP TRIGGER IF EXISTS run_rows ON lockkeeper_runs.run;
+CREATE TRIGGER run_rows BEFORE INSERT OR UPDATE ON lockkeeper_runs.run FOR EACH ROW EXECUTE FUNCTION lockkeeper_runs.check_run();
 
 -- Waits for the transactions that use the same names, in one order. Names share 1,024 locks, so that a large submission does not
 -- exceed the server's limit of locks.
-CREATE FUNCTION lockkeeper_runs.lock_names(of_project integer, names text[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lockkeeper_runs.lock_names(of_project integer, names text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     hash integer;
 BEGIN
@@ -51,8 +45,9 @@ END
 $$;
 
 -- Locks requests and those that depend on them. Nobody can add a dependency on them before this transaction has ended.
-CREATE FUNCTION lockkeeper_runs.lock_requests(of_project integer, seqs bigint[]) RETURNS void LANGUAGE plpgsql
-SET enable_seqscan = off SET jit = off AS $$
+CREATE OR REPLACE FUNCTION lockkeeper_runs.lock_requests(of_project integer, seqs bigint[]) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     PERFORM FROM lockkeeper_runs.request
     WHERE project = of_project
@@ -62,7 +57,7 @@ END
 $$;
 
 -- For the requests that depend on this one: counts their open dependencies again, and sets whether their runs can be claimed.
-CREATE FUNCTION lockkeeper_runs.settle(of_project integer, of_request bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lockkeeper_runs.settle(of_project integer, of_request bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     dependents bigint[] := ARRAY(SELECT request FROM lockkeeper_runs.dependency WHERE after = of_request);
 BEGIN
@@ -86,8 +81,9 @@ $$;
 
 -- Writes the next records of runs, in their order, each only if the run has the version before it. Returns for each whether it
 -- was written, by this call or by an earlier try of it.
-CREATE FUNCTION lockkeeper_runs.move(of_project integer, of_call bigint, list text) RETURNS boolean[] LANGUAGE plpgsql
-SET enable_seqscan = off SET jit = off AS $$
+CREATE OR REPLACE FUNCTION lockkeeper_runs.move(of_project integer, of_call bigint, list text) RETURNS boolean[] LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     wanted lockkeeper_runs.next;
     all_wanted lockkeeper_runs.next[] :=
@@ -142,7 +138,7 @@ END
 $$;
 
 -- Replaces the definition of a request, whose new dependencies exist.
-CREATE FUNCTION lockkeeper_runs.redefine(of_project integer, of_request bigint, new_run lockkeeper_runs.new_run)
+CREATE OR REPLACE FUNCTION lockkeeper_runs.redefine(of_project integer, of_request bigint, new_run lockkeeper_runs.new_run)
 RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     dependencies bigint[] := ARRAY(
@@ -170,8 +166,9 @@ END
 $$;
 
 -- Inserts new runs, and new requests whose dependencies exist.
-CREATE FUNCTION lockkeeper_runs.insert(of_project integer, list text) RETURNS void LANGUAGE plpgsql
-SET enable_seqscan = off SET jit = off AS $$
+CREATE OR REPLACE FUNCTION lockkeeper_runs.insert(of_project integer, list text) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     new_run lockkeeper_runs.new_run;
     request_seq bigint;
@@ -235,54 +232,50 @@ $$;
 --
 -- The log is locked until the commit, so positions become visible in their order. The commit itself does not wait for the disk:
 -- the log would be locked meanwhile. The program waits for the disk in the next statement, together with others.
-CREATE FUNCTION lockkeeper_runs.append(of_project integer, of_call bigint, list text, applied boolean[])
-RETURNS void LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
+CREATE OR REPLACE FUNCTION lockkeeper_runs.append(of_project integer, of_call bigint, list text, applied boolean[])
+RETURNS void LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    now_wall bigint;
+    now_wall bigint := lockkeeper.wall();
     -- A promoted standby that had not yet received the latest positions continues above them.
-    timeline bigint := ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint << 40;
+    timeline bigint := lockkeeper.timeline() << 40;
+    events lockkeeper_runs.event[];
 BEGIN
     IF NOT (true = ANY (applied)) THEN
         RETURN;
     END IF;
+    -- Everything that needs no position comes before the lock.
+    events := ARRAY(
+        SELECT ROW (of_project, 0, run.seq, event.seq, of_call, at, kind, from_status, to_status, event.attempt, event.claim,
+            event.reason, event.message)::lockkeeper_runs.event
+        FROM jsonb_populate_recordset(NULL::lockkeeper_runs.new_event, list::jsonb)
+            WITH ORDINALITY AS event(run, seq, at, kind, from_status, to_status, attempt, claim, reason, message, place)
+        JOIN lockkeeper_runs.run ON run.project = of_project AND run.id = event.run
+        WHERE applied[event.place] ORDER BY event.place
+    );
+    UPDATE lockkeeper.clock SET ahead = ahead + greatest(0, last - now_wall), last = now_wall
+    WHERE project = of_project AND (now_wall < last OR now_wall > last + 1000000);
     PERFORM set_config('synchronous_commit', 'off', true);
     PERFORM pg_advisory_xact_lock(hashtextextended(of_project || ' events', 0));
     IF EXISTS (SELECT FROM lockkeeper.moved WHERE project = of_project) THEN
         PERFORM lockkeeper.refuse_moved(of_project);
     END IF;
     INSERT INTO lockkeeper_runs.event
-    SELECT of_project, timeline + nextval('lockkeeper_runs.positions'), run_seq, seq, of_call, at, kind, from_status, to_status,
-        attempt, claim, reason, message
-    FROM (
-        SELECT run.seq AS run_seq, event.* FROM jsonb_array_elements(list::jsonb) WITH ORDINALITY AS item(value, place)
-        CROSS JOIN LATERAL jsonb_populate_record(NULL::lockkeeper_runs.new_event, item.value) AS event
-        JOIN lockkeeper_runs.run ON run.project = of_project AND run.id = event.run
-        WHERE applied[item.place] ORDER BY item.place
-    ) AS appended
+    SELECT project, timeline + nextval('lockkeeper_runs.positions'), run, seq, call, at, kind, from_status, to_status, attempt,
+        claim, reason, message
+    FROM unnest(events)
     -- An earlier try of the same call has written it.
     ON CONFLICT (run, seq) DO NOTHING;
-    now_wall := lockkeeper.wall();
-    UPDATE lockkeeper.clock SET ahead = ahead + greatest(0, last - now_wall), last = now_wall
-    WHERE project = of_project AND (now_wall < last OR now_wall > last + 1000000);
 END
 $$;
-
--- A run with its request, as the program reads it.
-CREATE VIEW lockkeeper_runs.record AS
-SELECT run.seq, run.project, run.rank, run.ready, run.wish, run.retry_at, run.id, request.id AS request, run.status,
-    run.attempt, run.claim, run.worker, run.holder, run.pid, run.pid_started, run.lease, run.token, run.queued_at,
-    run.queued_moment, run.give_up_at, run.started_at, run.started_moment, run.timeout, run.completed_at,
-    run.completed_moment, run.exit_code, run.signal, run.reason, run.message, run.help, run.version,
-    request.spec, run.request AS request_seq, request.title
-FROM lockkeeper_runs.run
-JOIN lockkeeper_runs.request ON request.project = run.project AND request.seq = run.request;
 
 -- Locks the next runs that can be claimed, at most `how_many`: the first of the queue that nobody else is claiming. A strict claim
 -- ends before the first run that needs a lease, and due attempts come first among runs of the same priority. An earlier try
 -- of the same call whose connection broke has to be over: it holds the locks of the runs.
-CREATE FUNCTION lockkeeper_runs.take(of_project integer, of_call bigint, now_moment bigint, how_many integer, is_strict boolean)
+CREATE OR REPLACE FUNCTION lockkeeper_runs.take(of_project integer, of_call bigint, now_moment bigint, how_many integer, is_strict boolean)
 RETURNS SETOF lockkeeper_runs.record LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     taken bigint[] := '{}';
     barriers bigint[];

@@ -44,14 +44,15 @@ CREATE TABLE lockkeeper_runs.dependency (
 );
 CREATE INDEX dependency_after ON lockkeeper_runs.dependency (after);
 
+-- The function check_run refuses rows that cannot be.
 CREATE TABLE lockkeeper_runs.run (
     project integer NOT NULL,
     seq bigint NOT NULL,
     id text COLLATE "C" NOT NULL,
     request bigint NOT NULL,
-    status text NOT NULL CHECK ({statuses}),
-    attempt bigint NOT NULL CHECK (attempt >= 0),
-    claim bigint NOT NULL CHECK (claim >= attempt),
+    status text NOT NULL,
+    attempt bigint NOT NULL,
+    claim bigint NOT NULL,
     worker text,
     holder bigint,
     pid bigint,
@@ -83,13 +84,7 @@ CREATE TABLE lockkeeper_runs.run (
     -- The machine of the worker that has or had it.
     host text,
     PRIMARY KEY (project, seq),
-    UNIQUE (project, id),
-    CHECK (({terminal}) = (completed_at IS NOT NULL)),
-    CHECK (completed_at IS NULL OR worker IS NULL),
-    CHECK (status <> 'queued' OR (worker IS NULL AND claim = 0 AND started_at IS NULL)),
-    CHECK (status NOT IN ('running', 'cancelling') OR (attempt > 0 AND started_at IS NOT NULL)),
-    CHECK (status <> 'running' OR (worker IS NULL) = (retry_at IS NOT NULL)),
-    CHECK (completed_at IS NULL OR status = 'succeeded' OR reason IS NOT NULL)
+    UNIQUE (project, id)
 ) WITH (fillfactor = 80);
 CREATE INDEX run_request ON lockkeeper_runs.run (project, request, seq);
 CREATE INDEX run_status ON lockkeeper_runs.run (project, status, seq);
@@ -158,3 +153,34 @@ CREATE TABLE lockkeeper_runs.auto_run (
     -- The number of the call that counted the last run.
     call bigint
 );
+
+-- The next record of a run. request_status is set if the run has ended.
+CREATE TYPE lockkeeper_runs.next AS (
+    id text, version bigint, status text, attempt bigint, claim bigint, worker text, holder bigint, pid bigint,
+    pid_started bigint, lease bigint, token bigint, give_up_at bigint, started_at bigint, started_moment bigint,
+    retry_at bigint, completed_at bigint, completed_moment bigint, exit_code bigint, signal bigint, reason text,
+    message text, help boolean, request_status text
+);
+
+-- A new run, with its request if that is new or gets a new definition.
+CREATE TYPE lockkeeper_runs.new_run AS (
+    is_new_request boolean, is_redefined boolean, request text, title text, spec text, priority integer, key text, after text[], created_at bigint,
+    request_status text, id text, status text, wish text, by_id boolean, queued_at bigint, queued_moment bigint,
+    give_up_at bigint, timeout bigint, completed_at bigint, completed_moment bigint, reason text, message text, version bigint
+);
+
+-- An event of a run.
+CREATE TYPE lockkeeper_runs.new_event AS (
+    run text, seq bigint, at bigint, kind text, from_status text, to_status text, attempt bigint, claim bigint, reason text,
+    message text
+);
+
+-- A run with its request, as the program reads it.
+CREATE VIEW lockkeeper_runs.record AS
+SELECT run.seq, run.project, run.rank, run.ready, run.wish, run.retry_at, run.id, request.id AS request, run.status,
+    run.attempt, run.claim, run.worker, run.holder, run.pid, run.pid_started, run.lease, run.token, run.queued_at,
+    run.queued_moment, run.give_up_at, run.started_at, run.started_moment, run.timeout, run.completed_at,
+    run.completed_moment, run.exit_code, run.signal, run.reason, run.message, run.help, run.version,
+    request.spec, run.request AS request_seq, request.title
+FROM lockkeeper_runs.run
+JOIN lockkeeper_runs.request ON request.project = run.project AND request.seq = run.request;
