@@ -41,7 +41,7 @@ const CHOSEN: &str = "LOCKKEEPER_HOSTS";
 /// Invariants 1, 2, 4 and 7. Requirement 157.
 #[test]
 fn faults_never_let_two_in_at_once() {
-    let tools = ["unshare", "nsenter", "ip", "openssl", "flock", "faketime"];
+    let tools = ["unshare", "nsenter", "ip", "openssl", "flock"];
     let missing = tools.into_iter().find(|tool| !is_installed(tool));
     let can_unshare = || {
         let mut tried = Command::new("unshare");
