@@ -1,9 +1,9 @@
-//! A cluster of etcd members on loopback, which tests kill, freeze, start again and restore.
+//! A cluster of etcd members, which tests kill, freeze, start again and restore.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
-use crate::{Signal, skip_server, until};
+use crate::{Certificate, Signal, skip_server, until};
 use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
 
@@ -13,14 +13,33 @@ const LONG_AGO: &str = "-3600000000";
 /// One member, or several.
 pub struct EtcdCluster {
     folder: TempDir,
-    /// For clients and for members.
-    ports: Vec<(u16, u16)>,
+    places: Vec<EtcdPlace>,
+    /// What members show to clients.
+    certificate: Option<Certificate>,
     members: Vec<Option<Child>>,
 }
 
+/// Where a member runs and listens.
+#[derive(Clone, Debug)]
+pub struct EtcdPlace {
+    /// `HOST:PORT` for clients.
+    pub client: String,
+    /// `HOST:PORT` for other members.
+    pub peer: String,
+    /// A process in the network namespace of the member, if that is another one.
+    pub namespace: Option<u32>,
+}
+
 impl EtcdCluster {
-    /// Starts the members and waits until they have a leader. None where etcd is not installed.
+    /// Starts the members on loopback and waits until they have a leader. None where etcd is not installed.
     pub fn start(members: usize) -> Option<Self> {
+        let at = |port: u16| format!("127.0.0.1:{port}");
+        let place = |ports: &[u16]| EtcdPlace { client: at(ports[0]), peer: at(ports[1]), namespace: None };
+        Self::start_at(free_ports(2 * members).chunks(2).map(place).collect(), None)
+    }
+
+    /// Starts a member at each of these places. With a certificate, clients use TLS.
+    pub fn start_at(places: Vec<EtcdPlace>, certificate: Option<Certificate>) -> Option<Self> {
         let is_there = |program: &str| Command::new(program).arg("--help").output().is_ok();
         if !is_there("etcd") || !is_there("etcdctl") {
             skip_server("the programs etcd and etcdctl");
@@ -28,27 +47,41 @@ impl EtcdCluster {
         }
         // A tmpfs where there is one: elections are about votes, not about disks.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let ports = free_ports(2 * members).chunks(2).map(|pair| (pair[0], pair[1])).collect();
-        let mut cluster = Self { folder, ports, members: (0..members).map(|_| None).collect() };
-        (0..members).for_each(|member| cluster.start_member(member));
+        let members = places.iter().map(|_| None).collect();
+        let mut cluster = Self { folder, places, certificate, members };
+        (0..cluster.members.len()).for_each(|member| cluster.start_member(member));
         until("the cluster has a leader", || cluster.leader().is_some());
         Some(cluster)
     }
 
     /// Starts a member, also one that was killed.
     pub fn start_member(&mut self, member: usize) {
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let (client, peer) = self.ports[member];
-        let all: Vec<String> =
-            self.ports.iter().enumerate().map(|(at, (_, peer))| format!("m{at}={}", url(*peer))).collect();
+        let EtcdPlace { client, peer, namespace } = &self.places[member];
+        let peer = format!("http://{peer}");
+        let all = self.places.iter().enumerate().map(|(at, place)| format!("m{at}=http://{}", place.peer));
         let log = std::fs::File::create(self.folder.path().join(format!("log{member}"))).unwrap();
-        let started = Command::new("etcd")
+        let mut command = match namespace {
+            None => Command::new("etcd"),
+            Some(pid) => {
+                let mut enter = Command::new("nsenter");
+                enter.args(["--net", "--target", &pid.to_string(), "etcd"]);
+                enter
+            }
+        };
+        let scheme = if let Some(shown) = &self.certificate {
+            command.args(["--cert-file", &shown.server(), "--key-file", &shown.key()]);
+            "https"
+        } else {
+            "http"
+        };
+        let client = format!("{scheme}://{client}");
+        let started = command
             .arg("--data-dir")
             .arg(self.folder.path().join(format!("data{member}")))
             .args(["--name", &format!("m{member}")])
-            .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
-            .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
-            .args(["--initial-cluster", &all.join(","), "--logger", "zap"])
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &all.collect::<Vec<_>>().join(","), "--logger", "zap"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -59,7 +92,7 @@ impl EtcdCluster {
     /// Where a member listens for clients.
     #[must_use]
     pub fn endpoint(&self, member: usize) -> String {
-        format!("127.0.0.1:{}", self.ports[member].0)
+        self.places[member].client.clone()
     }
 
     /// The address of these members for lockkeeper, in this order.
@@ -87,21 +120,23 @@ impl EtcdCluster {
     }
 
     fn status_of(&self, member: usize) -> Option<serde_json::Value> {
-        let endpoint = format!("127.0.0.1:{}", self.ports[member].0);
-        let mut command = Command::new("etcdctl");
-        command.args([
-            "--endpoints",
-            &endpoint,
-            "--command-timeout",
-            "2s",
-            "endpoint",
-            "status",
-            "-w",
-            "json",
-        ]);
-        let output = command.env("ETCDCTL_API", "3").stderr(Stdio::null()).output().ok()?;
+        let line = ["--command-timeout", "2s", "endpoint", "status", "-w", "json"];
+        let output = self.etcdctl_at(member).args(line).stderr(Stdio::null()).output().ok()?;
         let found: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
         Some(found[0]["Status"].clone())
+    }
+
+    fn etcdctl_at(&self, member: usize) -> Command {
+        let mut command = Command::new("etcdctl");
+        let endpoint = self.endpoint(member);
+        command.env("ETCDCTL_API", "3");
+        match &self.certificate {
+            None => command.args(["--endpoints", &endpoint]),
+            Some(shown) => {
+                command.args(["--endpoints", &format!("https://{endpoint}"), "--cacert", &shown.roots()])
+            }
+        };
+        command
     }
 
     /// Kills a member as a power cut does.
@@ -114,7 +149,7 @@ impl EtcdCluster {
     /// Saves a snapshot of the cluster under this name.
     pub fn save(&self, name: &str) {
         let path = self.folder.path().join(name);
-        self.etcdctl(&["--endpoints", &self.endpoint(0), "snapshot", "save", path.to_str().unwrap()]);
+        succeed(self.etcdctl_at(0).args(["snapshot", "save", path.to_str().unwrap()]));
     }
 
     /// Kills the only member, and starts one from a snapshot in its place.
@@ -122,10 +157,11 @@ impl EtcdCluster {
         self.kill(0);
         let [path, data] = [name, "data0"].map(|name| self.folder.path().join(name));
         std::fs::remove_dir_all(&data).unwrap();
-        let peer = format!("http://127.0.0.1:{}", self.ports[0].1);
+        let peer = format!("http://{}", self.places[0].peer);
         let [path, data] = [&path, &data].map(|path| path.to_str().unwrap());
         let cluster = format!("m0={peer}");
-        self.etcdctl(&[
+        let mut restore = Command::new("etcdctl");
+        restore.env("ETCDCTL_API", "3").args([
             "snapshot",
             "restore",
             path,
@@ -133,11 +169,9 @@ impl EtcdCluster {
             data,
             "--name",
             "m0",
-            "--initial-cluster",
-            &cluster,
-            "--initial-advertise-peer-urls",
-            &peer,
         ]);
+        restore.args(["--initial-cluster", &cluster, "--initial-advertise-peer-urls", &peer]);
+        succeed(&mut restore);
         self.start_again();
     }
 
@@ -169,11 +203,6 @@ impl EtcdCluster {
         until("the member leads", || self.leader().is_some());
     }
 
-    fn etcdctl(&self, args: &[&str]) {
-        let output = Command::new("etcdctl").env("ETCDCTL_API", "3").args(args).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
-
     /// Lets a member answer nobody any more, or again: neither clients nor the other members.
     pub fn freeze(&self, member: usize, is_frozen: bool) {
         let pid = Pid::from_child(self.members[member].as_ref().unwrap());
@@ -188,6 +217,11 @@ impl Drop for EtcdCluster {
             let _ = member.wait();
         }
     }
+}
+
+fn succeed(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Ports that were free a moment ago.

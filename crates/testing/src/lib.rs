@@ -18,6 +18,7 @@
 //! The crate is only a dev-dependency; `tests/architecture.rs` checks that.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod certificate;
 mod dice;
 mod etcd_cluster;
 mod fake_model;
@@ -28,6 +29,7 @@ mod pooler;
 mod postgres_server;
 pub mod processes;
 mod redis_server;
+mod relay;
 mod server;
 mod server_proxy;
 pub mod stages;
@@ -38,13 +40,15 @@ mod tools;
 mod wait;
 mod world;
 
+pub use certificate::Certificate;
 pub use dice::Dice;
-pub use etcd_cluster::{EtcdCluster, etcd_remembers};
+pub use etcd_cluster::{EtcdCluster, EtcdPlace, etcd_remembers};
 pub use fake_model::{Asked, Call, FakeModel, Script};
 pub use finished::Finished;
 pub use pooler::Pooler;
 pub use postgres_server::PostgresServer;
 pub use redis_server::{RedisServer, redis_command};
+pub use relay::Relay;
 pub use rustix::process::Signal;
 pub use server::ServerProcess;
 pub use server_proxy::{Break, ServerProxy};

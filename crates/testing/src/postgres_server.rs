@@ -7,7 +7,7 @@ use std::process::Command;
 use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
 
-use crate::{Finished, Signal, is_root, processes, skip};
+use crate::{Certificate, Finished, Signal, is_root, processes, skip, skip_server};
 
 /// A server of one test, on a Unix socket in a folder of its own, and on the addresses that the test names.
 pub struct PostgresServer {
@@ -16,18 +16,31 @@ pub struct PostgresServer {
     /// The name of the folder whose data it serves.
     data: String,
     options: String,
+    certificate: Option<Certificate>,
+    /// The library that gives it a clock of its own.
+    faketime: Option<PathBuf>,
 }
 
 impl PostgresServer {
     /// Makes and starts a server. None where PostgreSQL is not installed; with `CI=true` that is a failure.
     #[must_use]
     pub fn start() -> Option<Self> {
-        Self::start_on(&[])
+        Self::make(&[], None)
+    }
+
+    /// The same, with a clock that [`PostgresServer::set_clock`] changes. It needs faketime, too.
+    #[must_use]
+    pub fn start_with_clock() -> Option<Self> {
+        Self::make(&[], Some(faketime()?))
     }
 
     /// The same, also on these addresses of this machine, with TLS.
     #[must_use]
     pub fn start_on(addresses: &[String]) -> Option<Self> {
+        Self::make(addresses, Some(faketime()?))
+    }
+
+    fn make(addresses: &[String], faketime: Option<PathBuf>) -> Option<Self> {
         let Some(bin) = bin() else {
             assert!(std::env::var("CI").is_err(), "PostgreSQL is not installed");
             skip("PostgreSQL (Debian's package postgresql)");
@@ -40,65 +53,44 @@ impl PostgresServer {
             "-c listen_addresses='{listen}' -k {} -c max_connections=100 -c fsync=off",
             folder.path().display()
         );
-        let server = Self { bin, folder, data: "data".to_owned(), options };
+        let data = "data".to_owned();
+        let mut server = Self { bin, folder, data, options, certificate: None, faketime };
+        server.set_clock(0);
         if is_root() {
             Finished::of(Command::new("chown").arg("postgres:").arg(server.folder.path())).code(0);
         }
         server.run("initdb", &["-D", &server.path("data"), "-A", "trust", "-U", "lockkeeper", "--no-sync"]);
         if !addresses.is_empty() {
-            server.encrypt(addresses);
+            server.certificate = Some(server.encrypt(addresses));
         }
         server.begin();
         Some(server)
     }
 
     /// Makes a certificate for these addresses, and lets everybody in who uses TLS.
-    fn encrypt(&self, addresses: &[String]) {
-        let names: Vec<String> = addresses.iter().map(|address| format!("IP:{address}")).collect();
-        std::fs::write(self.path("names"), format!("subjectAltName={}", names.join(","))).unwrap();
-        let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"];
-        let openssl = |args: &[&str]| Finished::of(self.as_owner(Path::new("openssl")).args(args)).code(0);
-        openssl(
-            &[&["req", "-x509", "-subj", "/CN=roots", "-keyout", "roots.key", "-out", "roots.pem"][..], &key]
-                .concat(),
-        );
-        openssl(
-            &[&["req", "-subj", "/CN=server", "-keyout", "server.key", "-out", "server.csr"][..], &key]
-                .concat(),
-        );
-        let sign = [
-            "x509",
-            "-req",
-            "-in",
-            "server.csr",
-            "-CA",
-            "roots.pem",
-            "-CAkey",
-            "roots.key",
-            "-CAcreateserial",
-        ];
-        openssl(&[&sign[..], &["-days", "2", "-extfile", "names", "-out", "server.pem"]].concat());
+    fn encrypt(&self, addresses: &[String]) -> Certificate {
+        let made = Certificate::make(self.folder.path(), addresses);
+        if is_root() {
+            Finished::of(Command::new("chown").args(["postgres:", &made.key(), &made.server()])).code(0);
+        }
         for (file, text) in [
             ("pg_hba.conf", "hostssl all all all trust\n".to_owned()),
             (
                 "postgresql.conf",
-                format!(
-                    "ssl = on\nssl_cert_file = '{}'\nssl_key_file = '{}'\n",
-                    self.path("server.pem"),
-                    self.path("server.key")
-                ),
+                format!("ssl = on\nssl_cert_file = '{}'\nssl_key_file = '{}'\n", made.server(), made.key()),
             ),
         ] {
             let file = self.folder.path().join("data").join(file);
             let old = std::fs::read_to_string(&file).unwrap();
             std::fs::write(&file, format!("{old}\n{text}")).unwrap();
         }
+        made
     }
 
-    /// The file with the certificate that clients trust.
+    /// The certificate that it shows on its addresses.
     #[must_use]
-    pub fn roots(&self) -> String {
-        self.path("roots.pem")
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.certificate.as_ref()
     }
 
     /// The address for clients on this machine.
@@ -110,10 +102,27 @@ impl PostgresServer {
     /// Starts it again.
     pub fn begin(&self) {
         let log = self.path("log");
-        self.run(
-            "pg_ctl",
-            &["-D", &self.path(&self.data), "-l", &log, "-s", "-w", "-o", &self.options, "start"],
-        );
+        let mut start = self.as_owner(Path::new("env"));
+        if let Some(library) = &self.faketime {
+            start.arg(format!("LD_PRELOAD={}", library.display()));
+            start.arg(format!("FAKETIME_TIMESTAMP_FILE={}", self.path("clock")));
+            start.args(["FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_DISABLE_SHM=1"]);
+        }
+        start.arg(self.bin.join("pg_ctl"));
+        start.args(["-D", &self.path(&self.data), "-l", &log, "-s", "-w", "-o", &self.options, "start"]);
+        Finished::of(&mut start).code(0);
+    }
+
+    /// Sets its clock to this many seconds ahead of the clock of the machine, while it runs.
+    pub fn set_clock(&self, ahead: i64) {
+        // Replaced at once: the server reads it at every look at the clock.
+        std::fs::write(self.path("clock.new"), format!("{ahead:+}")).unwrap();
+        std::fs::rename(self.path("clock.new"), self.path("clock")).unwrap();
+    }
+
+    /// Stops it in an orderly way, without waiting for its clients.
+    pub fn stop(&self) {
+        self.run("pg_ctl", &["-D", &self.path(&self.data), "-m", "fast", "-s", "stop"]);
     }
 
     /// Stops it at once, as a crash does.
@@ -215,4 +224,15 @@ fn bin() -> Option<PathBuf> {
     folders.sort_by_key(|folder| number(folder));
     let path = std::env::var_os("PATH").unwrap_or_default();
     folders.pop().or_else(|| std::env::split_paths(&path).find(|folder| folder.join("initdb").is_file()))
+}
+
+/// The library of faketime(1), in Debian's folder. None where it is not installed.
+fn faketime() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
+    let found = libraries.find(|library| library.is_file());
+    if found.is_none() {
+        skip_server("libfaketime (Debian's package faketime)");
+    }
+    found
 }

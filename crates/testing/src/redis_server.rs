@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::{skip_server, until};
+use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
+
+use crate::{Signal, skip_server, until};
 
 /// A server on a Unix socket. It ends with the test.
 pub struct RedisServer {
@@ -57,9 +59,33 @@ impl RedisServer {
     /// Ends it as a power cut does, and starts it again.
     pub fn restart(&mut self) {
         self.kill();
+        self.begin();
+    }
+
+    /// Starts it again.
+    pub fn begin(&mut self) {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         self.child = spawn(&self.folder, &args).unwrap();
         self.until_up();
+    }
+
+    /// Makes a replica a master, also after the next start.
+    pub fn promote(&mut self) {
+        self.command("REPLICAOF NO ONE");
+        if let Some(at) = self.args.iter().position(|arg| arg == "--replicaof") {
+            self.args.drain(at..at + 3);
+        }
+    }
+
+    /// Sends a signal to it.
+    pub fn signal(&self, with: Signal) {
+        kill_process(Pid::from_child(&self.child), with).unwrap();
+    }
+
+    /// The folder of its socket and its files.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Runs a command. Returns the reply as it came.

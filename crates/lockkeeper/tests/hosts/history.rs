@@ -8,24 +8,37 @@ use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
 
-/// What each command does: says how it begins, works for a while, and says that it ends.
+use super::server::HOSTS;
+
+/// What each command does: says how it begins, works for a while, and says that it ends. Both times it writes its token to a
+/// resource, which refuses a smaller token than the largest one that it has seen.
 pub(crate) const COMMAND: &str = r#"
     own=$HISTORY/inside/$LOCKKEEPER_TOKEN
     exec 9>> "$own"
     flock 9
+    say() {
+        flock 8
+        answer=refused
+        if [ "$LOCKKEEPER_TOKEN" -ge "$(cat "$HISTORY/resource")" ]; then
+            answer=accepted
+            echo "$LOCKKEEPER_TOKEN" > "$HISTORY/resource"
+        fi
+        echo "$1 $LOCKKEEPER_TOKEN $HOST $2 $answer" >> "$HISTORY/history"
+    }
     living=
     for other in "$HISTORY"/inside/*; do
         [ "$other" = "$own" ] || flock --shared --nonblock "$other" true || living=$living,${other##*/}
     done
-    echo "begin $LOCKKEEPER_TOKEN $HOST ${living:-,}" >> "$HISTORY/history"
+    say begin "${living:-,}" 8>> "$HISTORY/lock"
     sleep "$1"
-    echo "end $LOCKKEEPER_TOKEN $HOST ," >> "$HISTORY/history"
+    say end , 8>> "$HISTORY/lock"
     rm "$own"
 "#;
 
 pub(crate) struct History {
     folder: TempDir,
-    /// Tokens of commands that were frozen, or lost wrapper and guardian.
+    /// Tokens of commands beside which others may begin: they were frozen, lost wrapper and guardian, or their store says that it
+    /// cannot hold the case.
     excused: Mutex<BTreeSet<u64>>,
 }
 
@@ -36,12 +49,15 @@ struct Line {
     host: usize,
     /// The tokens of the commands that lived when it began.
     beside: Vec<u64>,
+    /// Whether the resource refused its token.
+    is_refused: bool,
 }
 
 impl History {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("history"), "").unwrap();
+        std::fs::write(folder.path().join("resource"), "0").unwrap();
         std::fs::create_dir(folder.path().join("inside")).unwrap();
         Self { folder, excused: Mutex::default() }
     }
@@ -54,10 +70,10 @@ impl History {
         let text = std::fs::read_to_string(self.folder.path().join("history")).unwrap();
         let parsed = text.lines().map(|line| {
             let words: Vec<&str> = line.split(' ').collect();
-            let [kind, token, host, beside] = words[..] else { panic!("a torn line: {line:?}") };
+            let [kind, token, host, beside, answer] = words[..] else { panic!("a torn line: {line:?}") };
             let (token, host) = (token.parse().unwrap(), host.parse().unwrap());
             let beside = beside.split(',').filter_map(|token| token.parse().ok()).collect();
-            Line { is_begin: kind == "begin", token, host, beside }
+            Line { is_begin: kind == "begin", token, host, beside, is_refused: answer == "refused" }
         });
         parsed.collect()
     }
@@ -78,6 +94,11 @@ impl History {
         self.lines().iter().filter(|line| line.is_begin && !line.beside.is_empty()).count()
     }
 
+    /// How often the resource refused a token.
+    pub(crate) fn refused(&self) -> usize {
+        self.lines().iter().filter(|line| line.is_refused).count()
+    }
+
     pub(crate) fn begins_after(&self, seen: usize) -> bool {
         self.lines()[seen..].iter().any(|line| line.is_begin)
     }
@@ -96,6 +117,11 @@ impl History {
         last.into_iter().chain(later).map(|line| line.token).collect()
     }
 
+    /// The same for all hosts.
+    pub(crate) fn all_tokens_since(&self, seen: usize) -> Vec<u64> {
+        (0..HOSTS).flat_map(|host| self.tokens_since(host, seen)).collect()
+    }
+
     /// Whether somebody with a larger token began.
     pub(crate) fn is_succeeded(&self, token: u64) -> bool {
         self.lines().iter().any(|line| line.is_begin && line.token > token)
@@ -105,22 +131,26 @@ impl History {
         self.excused.lock().unwrap_or_else(PoisonError::into_inner).extend(tokens);
     }
 
-    /// No two inside, unless the earlier one is excused, and tokens grow.
+    /// No two inside, unless the earlier one is excused. Tokens grow, and the resource refuses smaller ones.
     #[track_caller]
     pub(crate) fn judge(&self) {
         let excused = self.excused.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = self.lines();
         let mut largest = 0;
-        for (place, line) in lines.iter().enumerate().filter(|(_, line)| line.is_begin) {
+        for (place, line) in lines.iter().enumerate() {
             let shown = || {
                 format!(
                     "{line:?}, excused {excused:?}, history {:#?}",
                     &lines[place.saturating_sub(12)..=place]
                 )
             };
-            assert!(line.token > largest || excused.contains(&line.token), "tokens grow: {}", shown());
-            largest = largest.max(line.token);
+            assert_eq!(line.is_refused, line.token < largest, "the resource: {}", shown());
+            if !line.is_begin {
+                continue;
+            }
             let is_excused = |token: &u64| excused.contains(token);
+            assert!(line.token > largest || is_excused(&line.token), "tokens grow: {}", shown());
+            largest = largest.max(line.token);
             let is_allowed = is_excused(&line.token) || line.beside.iter().all(is_excused);
             assert!(is_allowed, "a command began beside a living one: {}", shown());
         }
@@ -140,18 +170,27 @@ mod tests {
 
     #[test]
     fn one_after_the_other_is_right_and_so_is_one_beside_a_frozen_one() {
-        history(&["begin 1 0 ,", "end 1 0 ,", "begin 2 1 ,", "begin 3 0 ,2"], &[2]).judge();
+        let lines = ["begin 1 0 , accepted", "end 1 0 , accepted", "begin 2 1 , accepted"];
+        let others = ["begin 3 0 ,2 accepted", "end 2 1 , refused", "end 3 0 , accepted"];
+        history(&[&lines[..], &others].concat(), &[2]).judge();
     }
 
     #[test]
     #[should_panic(expected = "beside a living one")]
     fn two_inside_are_found() {
-        history(&["begin 1 0 ,", "begin 2 1 ,1"], &[]).judge();
+        history(&["begin 1 0 , accepted", "begin 2 1 ,1 accepted"], &[]).judge();
     }
 
     #[test]
     #[should_panic(expected = "tokens grow")]
     fn a_token_that_does_not_grow_is_found() {
-        history(&["begin 2 0 ,", "end 2 0 ,", "begin 1 1 ,"], &[]).judge();
+        history(&["begin 2 0 , accepted", "end 2 0 , accepted", "begin 1 1 , refused"], &[]).judge();
+    }
+
+    #[test]
+    #[should_panic(expected = "the resource")]
+    fn a_write_of_a_frozen_command_that_is_not_refused_is_found() {
+        let lines = ["begin 1 0 , accepted", "begin 2 1 ,1 accepted", "end 1 0 , accepted"];
+        history(&lines, &[1]).judge();
     }
 }

@@ -1,27 +1,31 @@
 //! A simulated host: namespaces, a boot id, a runtime folder, and a link to the server that can be cut in each direction.
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use lockkeeper_platform::random;
-use lockkeeper_testing::{Finished, PostgresServer, Signal};
+use lockkeeper_testing::{Finished, Signal};
 use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
 
 use super::history::History;
+use super::network::{Cable, Namespaces};
 
 /// The shortest session with which a command is stopped in time.
 const SESSION: &str = "5s";
+/// Namespaces of a host.
+const KINDS: [&str; 5] = ["--net", "--pid", "--uts", "--mount", "--mount-proc"];
 
 pub(crate) struct Host {
     pub(crate) number: usize,
-    _folder: TempDir,
-    /// Ends with the test, and everything in its namespace with it.
-    _namespaces: Child,
-    /// The first process in its pid namespace.
-    first: u32,
+    namespaces: Namespaces,
+    cable: Cable,
+    name: String,
+    /// `boot_id`, and the home folder with the runtime folder `run`.
+    folder: TempDir,
+    /// Where its home folder is for its processes.
+    home: PathBuf,
     variables: Vec<(&'static str, String)>,
 }
 
@@ -32,40 +36,30 @@ pub(crate) struct Process {
     pub(crate) verb: String,
 }
 
-/// The address of the server for one host.
-pub(crate) fn address(number: usize) -> String {
-    format!("10.77.{number}.1")
-}
-
-/// Runs `ip` in the namespace of the server.
-pub(crate) fn ip(args: &[&str]) {
-    Finished::of(Command::new("ip").args(args)).code(0);
+/// The boot of a cloned host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Boot {
+    /// As when a virtual machine was copied.
+    Another,
+    /// As in a container that has a copy of the runtime folder.
+    Same,
 }
 
 impl Host {
-    pub(crate) fn start(number: usize, server: &PostgresServer, history: &History) -> Self {
+    /// Starts a host whose store has this address, and asks for this token if there is one.
+    pub(crate) fn start(number: usize, store: &str, token_file: Option<String>, history: &History) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::DirBuilder::new().mode(0o700).create(folder.path().join("run")).unwrap();
-        let boot_id = folder.path().join("boot_id");
-        std::fs::write(&boot_id, format!("{:032x}\n", u128::from(random::number().unwrap()))).unwrap();
-        let script = "hostname $0 && mount --bind $1 /proc/sys/kernel/random/boot_id && echo up && exec sleep infinity";
-        let mut unshare = Command::new("unshare");
-        unshare.args(["--net", "--pid", "--uts", "--mount", "--fork", "--kill-child", "--mount-proc"]);
-        unshare.args(["sh", "-c", script, &format!("host{number}")]).arg(&boot_id).stdout(Stdio::piped());
-        let mut namespaces = unshare.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(namespaces.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "up\n");
-        let children = format!("/proc/{0}/task/{0}/children", namespaces.id());
-        let first = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
-        let path = |name: &str| folder.path().join(name).display().to_string();
-        let store =
-            format!("postgres://lockkeeper@{}/postgres?sslrootcert={}", address(number), server.roots());
-        let variables = vec![
+        let home = folder.path().join("home");
+        for path in [&home, &home.join("run")] {
+            std::fs::DirBuilder::new().mode(0o700).create(path).unwrap();
+        }
+        std::fs::write(folder.path().join("boot_id"), new_boot()).unwrap();
+        let path = |name: &str| home.join(name).display().to_string();
+        let mut variables = vec![
             ("HOME", path("")),
             ("PATH", std::env::var("PATH").unwrap()),
             ("LOCKKEEPER_RUNTIME_DIR", path("run")),
-            ("LOCKKEEPER_STORE", store),
+            ("LOCKKEEPER_STORE", store.to_owned()),
             ("LOCKKEEPER_PROJECT", "hosts".to_owned()),
             ("LOCKKEEPER_SESSION", SESSION.to_owned()),
             ("LOCKKEEPER_CONNECT_TIMEOUT", "1s".to_owned()),
@@ -73,57 +67,63 @@ impl Host {
             ("HOST", number.to_string()),
             ("HISTORY", history.folder()),
         ];
-        let host = Self { number, _folder: folder, _namespaces: namespaces, first, variables };
-        host.connect();
-        host
+        variables.extend(token_file.map(|file| ("LOCKKEEPER_PASSWORD_FILE", file)));
+        Self::begin(number, format!("host{number}"), folder, home, variables)
     }
 
-    fn connect(&self) {
-        let (ours, first) = (format!("lk{}", self.number), self.first.to_string());
-        ip(&["link", "add", &ours, "type", "veth", "peer", "name", "eth0", "netns", &first]);
-        ip(&["link", "set", &ours, "address", &self.server_mac(true)]);
-        ip(&["addr", "add", &format!("{}/24", address(self.number)), "dev", &ours]);
-        ip(&["link", "set", &ours, "up"]);
-        self.ip(&["link", "set", "lo", "up"]);
-        self.ip(&["link", "set", "eth0", "address", &self.own_mac(true)]);
-        self.ip(&["addr", "add", &format!("{}/24", self.own_address()), "dev", "eth0"]);
-        self.ip(&["link", "set", "eth0", "up"]);
-        self.link(true, true);
+    /// Starts a clone of this host: with the same name, and a copy of the runtime folder at the same path.
+    pub(crate) fn cloned(&self, number: usize, store: &str, boot: Boot) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut copy = Command::new("cp");
+        copy.arg("-a").arg(self.folder.path().join("home")).arg(folder.path());
+        // Files come and go meanwhile.
+        let _ = copy.stderr(Stdio::null()).status().unwrap();
+        let boot_id = match boot {
+            Boot::Another => new_boot(),
+            Boot::Same => std::fs::read_to_string(self.folder.path().join("boot_id")).unwrap(),
+        };
+        std::fs::write(folder.path().join("boot_id"), boot_id).unwrap();
+        let mut variables = self.variables.clone();
+        for (name, value) in &mut variables {
+            match *name {
+                "LOCKKEEPER_STORE" => store.clone_into(value),
+                "HOST" => *value = number.to_string(),
+                _ => {}
+            }
+        }
+        Self::begin(number, self.name.clone(), folder, self.home.clone(), variables)
     }
 
-    /// Lets packets through in each direction, or loses them without a word: they are addressed to a card that does not exist.
+    fn begin(
+        number: usize,
+        name: String,
+        folder: TempDir,
+        home: PathBuf,
+        variables: Vec<(&'static str, String)>,
+    ) -> Self {
+        let script = "hostname $0 && mount --bind $1/boot_id /proc/sys/kernel/random/boot_id && mount --bind $1/home $2";
+        let args = [&name, folder.path().to_str().unwrap(), home.to_str().unwrap()];
+        let namespaces = Namespaces::start(&KINDS, script, &args);
+        let cable = Cable::connect(number, &namespaces);
+        Self { number, namespaces, cable, name, folder, home, variables }
+    }
+
+    /// Ends everything on it, and empties its runtime folder, as a reboot does.
+    pub(crate) fn lose_power(&self) {
+        self.signal_all(Signal::KILL);
+        let run = self.folder.path().join("home/run");
+        std::fs::remove_dir_all(&run).unwrap();
+        std::fs::DirBuilder::new().mode(0o700).create(&run).unwrap();
+    }
+
+    /// Lets packets through in each direction, or loses them without a word.
     pub(crate) fn link(&self, to_server: bool, to_host: bool) {
-        let (mac, device) = (self.server_mac(to_server), "eth0");
-        self.ip(&[
-            "neigh",
-            "replace",
-            &address(self.number),
-            "lladdr",
-            &mac,
-            "dev",
-            device,
-            "nud",
-            "permanent",
-        ]);
-        let (mac, device) = (self.own_mac(to_host), format!("lk{}", self.number));
-        ip(&["neigh", "replace", &self.own_address(), "lladdr", &mac, "dev", &device, "nud", "permanent"]);
+        self.cable.link(&self.namespaces, to_server, to_host);
     }
 
-    fn own_address(&self) -> String {
-        format!("10.77.{}.2", self.number)
-    }
-
-    fn server_mac(&self, is_right: bool) -> String {
-        format!("02:00:00:00:{:02x}:{}", self.number, if is_right { "01" } else { "f1" })
-    }
-
-    fn own_mac(&self, is_right: bool) -> String {
-        format!("02:00:00:00:{:02x}:{}", self.number, if is_right { "02" } else { "f2" })
-    }
-
-    fn ip(&self, args: &[&str]) {
-        let first = self.first.to_string();
-        Finished::of(Command::new("nsenter").args(["--net", "--target", &first, "ip"]).args(args)).code(0);
+    /// Its home folder.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
     }
 
     /// Runs Lockkeeper on this host.
@@ -134,7 +134,8 @@ impl Host {
     /// Lockkeeper on this host.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
-        command.args(["--target", &self.first.to_string(), "--net", "--pid", "--uts", "--mount", "--"]);
+        let first = self.namespaces.first.to_string();
+        command.args(["--target", &first, "--net", "--pid", "--uts", "--mount", "--"]);
         command.args(["sh", "-c", "cd \"$HOME\" && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_lockkeeper")]);
         command.args(args).env_clear().envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null());
@@ -144,7 +145,7 @@ impl Host {
     /// Lets all its processes go on, also those that entered it: `nsenter` stops with the process that it started.
     pub(crate) fn wake(&self) {
         self.signal_all(Signal::CONT);
-        let (first, mine) = (self.first.to_string(), "nsenter");
+        let (first, mine) = (self.namespaces.first.to_string(), "nsenter");
         for pid in pids() {
             let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let words: Vec<&str> = line.split('\0').collect();
@@ -157,9 +158,10 @@ impl Host {
     /// All its processes but the first one.
     pub(crate) fn processes(&self) -> Vec<Process> {
         let namespace = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        let own = namespace(self.first);
+        let first = self.namespaces.first;
+        let own = namespace(first);
         let of_host =
-            pids().filter(|pid| *pid != self.first && namespace(*pid).is_some() && namespace(*pid) == own);
+            pids().filter(|pid| *pid != first && namespace(*pid).is_some() && namespace(*pid) == own);
         let with_verb = of_host.map(|pid| {
             let line = std::fs::read(PathBuf::from(format!("/proc/{pid}/cmdline"))).unwrap_or_default();
             let verb = line.split(|byte| *byte == 0).nth(1).unwrap_or_default();
@@ -188,6 +190,10 @@ impl Host {
             told.extend(new);
         }
     }
+}
+
+fn new_boot() -> String {
+    format!("{:032x}\n", u128::from(random::number().unwrap()))
 }
 
 fn pids() -> impl Iterator<Item = u32> {

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod clock;
 mod cut_off;
 mod forgotten;
 mod forgotten_runs;
