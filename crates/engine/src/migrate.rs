@@ -54,8 +54,8 @@ pub enum MigrateError {
     /// There is nothing to move.
     #[error("there is no store in {0}")]
     NoStore(String),
-    /// The server keeps leases only.
-    #[error("{0} keeps no requests and runs")]
+    /// The server keeps leases only, or its folder is moved on its own machine.
+    #[error("{0} is not moved from here")]
     NoRuns(String),
     /// A store is in use.
     #[error("{store} is in use: {}", by.join(", "))]
@@ -100,7 +100,7 @@ impl MigrateError {
     pub fn hint(&self) -> String {
         match self {
             Self::Same(_) => "name two stores, such as sqlite:.git/lockkeeper and postgres://HOST/DATABASE".to_owned(),
-            Self::NoRuns(_) => "nothing was changed; the runs beside it are in the state folder of each machine: sqlite:PATH".to_owned(),
+            Self::NoRuns(_) => "nothing was changed; name the folder where the runs are: sqlite:PATH, on its own machine".to_owned(),
             Self::NoStore(_) => "`lockkeeper config` shows where the store of this repository is".to_owned(),
             Self::InUse { .. } => "nothing was changed; stop the workers and servers, let the runs end or cancel them (`lockkeeper runs`, \
                  `lockkeeper run cancel`), let the holders release (`lockkeeper locks`), then run it again; `lockkeeper work --drain` ends \

@@ -10,16 +10,18 @@ use lockkeeper_core::id::Owner;
 use lockkeeper_platform::{origin, random};
 #[cfg(feature = "etcd")]
 use lockkeeper_store::EtcdStore;
-#[cfg(feature = "http")]
-use lockkeeper_store::HttpStore;
 #[cfg(feature = "redis")]
 use lockkeeper_store::RedisStore;
+#[cfg(feature = "http")]
+use lockkeeper_store::{HttpRunStore, HttpStore};
 #[cfg(feature = "postgres")]
 use lockkeeper_store::{PostgresAddress, PostgresRunStore, PostgresStore, ServerCheck};
 use lockkeeper_store::{RunStore, SqliteRunStore, SqliteStore, StoreError};
 use thiserror::Error;
 
 use crate::location::Location;
+#[cfg(any(feature = "http", feature = "postgres"))]
+use crate::shared_store::RunsServer;
 #[cfg(any(feature = "etcd", feature = "http", feature = "postgres", feature = "redis"))]
 use crate::shared_store::Server;
 use crate::shared_store::SharedStore;
@@ -173,17 +175,28 @@ pub fn open_leases_to_read(location: &Location) -> Result<Option<Engine>, OpenEr
 
 /// Opens the requests and runs that several machines share, and makes the tables where they are missing. None if they are in the
 /// state folder of each machine.
-#[cfg(feature = "postgres")]
 pub(crate) fn open_shared_runs(shared: &SharedStore) -> Result<Option<Arc<dyn RunStore>>, OpenError> {
-    let Some(server) = &shared.runs else { return Ok(None) };
-    let store = server.open_unless_moved(shared)?;
-    Ok(Some(Arc::new(PostgresRunStore::beside(store)?.with_session(shared.session))))
+    let Some(runs) = &shared.runs else { return Ok(None) };
+    match *runs {
+        #[cfg(feature = "http")]
+        RunsServer::Http(ref address) => {
+            let store = HttpRunStore::open(address.clone(), shared.project(), shared.connect_timeout)?;
+            Ok(Some(Arc::new(store.with_session(shared.session))))
+        }
+        #[cfg(feature = "postgres")]
+        RunsServer::Postgres(ref server) => {
+            let store = server.open_unless_moved(shared)?;
+            Ok(Some(Arc::new(PostgresRunStore::beside(store)?.with_session(shared.session))))
+        }
+    }
 }
 
-/// Requests and runs are in the state folder of each machine.
-#[cfg(not(feature = "postgres"))]
-pub(crate) fn open_shared_runs(_shared: &SharedStore) -> Result<Option<Arc<dyn RunStore>>, OpenError> {
-    Ok(None)
+/// Whether what is submitted at this location may be executed by another machine.
+pub fn has_shared_runs(location: &Location) -> bool {
+    match &location.shared {
+        Some(shared) => shared.keeps_runs(),
+        None => SqliteRunStore::is_served(&location.state),
+    }
 }
 
 /// Opens the store of requests and runs in this folder, and creates the folder if it is missing.

@@ -69,7 +69,8 @@ pub struct Runs {
     folder: PathBuf,
     /// The folder with the liveness locks of workers and runs.
     liveness: PathBuf,
-    /// The root of the project, on a store that several machines share: folders of requests are relative to it.
+    /// The root of the project: on a store that several machines share, folders of requests are relative to it. None if the store
+    /// is never one of several machines.
     root: Option<PathBuf>,
 }
 
@@ -202,7 +203,7 @@ impl Runs {
                     None => Self::local(open_run_store(&location.state)?, location),
                 }
             }
-            None => Self::open(&location.state),
+            None => Ok(Self { root: Some(location.root.clone()), ..Self::open(&location.state)? }),
         }
     }
 
@@ -217,7 +218,10 @@ impl Runs {
                 }
                 None => Ok(None),
             },
-            None => Self::open_existing(&location.state),
+            None => {
+                let root = Some(location.root.clone());
+                Ok(Self::open_existing(&location.state)?.map(|runs| Self { root, ..runs }))
+            }
         }
     }
 
@@ -227,7 +231,7 @@ impl Runs {
             return Self::shared(store, location);
         }
         let folder = location.state.clone();
-        Ok(Self { store, liveness: folder.clone(), folder, root: None })
+        Ok(Self { store, liveness: folder.clone(), folder, root: Some(location.root.clone()) })
     }
 
     fn shared(store: Arc<dyn RunStore>, location: &Location) -> Result<Self, RunError> {

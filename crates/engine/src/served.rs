@@ -1,4 +1,4 @@
-//! Served store: other machines use the leases of this machine's state folder, through `lockkeeper serve`.
+//! Served store: other machines use the leases and runs of this machine's state folder, through `lockkeeper serve`.
 //!
 //! They judge their own holders. The processes of this machine can only be seen here, so the server removes the leases of those that
 //! have died.
@@ -13,18 +13,22 @@ use lockkeeper_core::id::WakerId;
 use lockkeeper_core::time::Ttl;
 use lockkeeper_platform::origin;
 pub use lockkeeper_store::http::ALIVE;
+use lockkeeper_store::runs::ChangeSignal;
 use lockkeeper_store::{ServedFolder, ServedWaker, StoreError};
 
 use crate::Engine;
 use crate::location::Location;
 use crate::open::OpenError;
+use crate::runs::portable::for_any_machine;
 
 /// How often the server looks for dead holders of this machine, at most.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// The leases of a state folder, for other machines.
+/// The leases and runs of a state folder, for other machines.
 pub struct ServedStore {
     folder: PathBuf,
+    /// The root of the project. Folders of requests are relative to it.
+    root: PathBuf,
     project: String,
     session: Ttl,
     /// Opened with the first call: a folder that nobody uses from elsewhere keeps no log.
@@ -44,6 +48,7 @@ impl ServedStore {
     pub fn new(location: &Location, project: &str, session: Ttl) -> Self {
         Self {
             folder: location.state.clone(),
+            root: location.root.clone(),
             project: project.to_owned(),
             session,
             open: Mutex::default(),
@@ -79,6 +84,13 @@ impl ServedStore {
         Ok(RemoteWaker { store: Arc::clone(self), id, number, waker, descriptor: Some(descriptor) })
     }
 
+    /// The changes of requests and runs, for a process on another machine.
+    pub fn changes(&self) -> Result<RemoteChanges, OpenError> {
+        let changes = self.folder()?.changes()?;
+        let descriptor = changes.as_fd().map(|fd| fd.try_clone_to_owned()).transpose();
+        Ok(RemoteChanges { descriptor: descriptor.map_err(OpenError::Machine)?, changes })
+    }
+
     /// Removes the leases of holders of this machine that have died, so that others need not wait for them.
     pub fn reap(&self, leases: &Engine) -> Result<(), StoreError> {
         let mut looked_at = lock(&self.looked_at);
@@ -99,7 +111,10 @@ impl ServedStore {
             return Ok(Arc::clone(folder));
         }
         let here = origin::origin().map_err(OpenError::Machine)?;
-        let folder = Arc::new(ServedFolder::open(&self.folder, &here.boot, &self.project, self.session)?);
+        let (folder, project) = (&self.folder, &self.project);
+        let translate = |request| for_any_machine(&self.root, request);
+        let folder = ServedFolder::open(folder, &here.boot, project, self.session, &translate)?;
+        let folder = Arc::new(folder);
         *open = Some(Arc::clone(&folder));
         Ok(folder)
     }
@@ -114,6 +129,24 @@ impl Engine {
                 lease.claim.proof.origin.session.is_none() && overlay.judge_lease(lease).is_free()
             }))
         })
+    }
+}
+
+/// The changes of requests and runs, for a process on another machine.
+pub struct RemoteChanges {
+    changes: Box<dyn ChangeSignal>,
+    descriptor: Option<OwnedFd>,
+}
+
+impl RemoteChanges {
+    /// Readable after a change; none if the system cannot signal changes. It can be taken once.
+    pub fn take_descriptor(&mut self) -> Option<OwnedFd> {
+        self.descriptor.take()
+    }
+
+    /// Forgets all changes so far.
+    pub fn receive(&self) {
+        self.changes.drain();
     }
 }
 

@@ -33,8 +33,7 @@ const LONGEST_PROJECT: usize = 100;
 pub struct SharedStore {
     pub(crate) server: Server,
     /// The server of requests and runs. None if they are in the state folder of each machine.
-    #[cfg(feature = "postgres")]
-    pub(crate) runs: Option<PostgresServer>,
+    pub(crate) runs: Option<RunsServer>,
     project: String,
     pub(crate) connect_timeout: Duration,
     pub(crate) session: Ttl,
@@ -51,6 +50,15 @@ pub(crate) enum Server {
     Postgres(PostgresServer),
     #[cfg(feature = "redis")]
     Redis(RedisAddress),
+}
+
+/// The kind of server of requests and runs.
+#[derive(Clone, Debug)]
+pub(crate) enum RunsServer {
+    #[cfg(feature = "http")]
+    Http(HttpAddress),
+    #[cfg(feature = "postgres")]
+    Postgres(PostgresServer),
 }
 
 /// The settings of a store that several machines share.
@@ -85,6 +93,11 @@ pub enum SharedStoreError {
     /// Such a server keeps leases only.
     #[error("`runs` cannot name {0}, which keeps leases only")]
     KeepsNoRuns(&'static str),
+    /// A folder that is served has requests and runs beside its leases.
+    #[error(
+        "`runs` cannot name a folder that `lockkeeper serve` serves: it has the runs of those whose `store` it is"
+    )]
+    RunsWithoutLeases,
     /// No project is named.
     #[error("a store that several machines share needs the name of a project")]
     NoProject,
@@ -129,10 +142,7 @@ impl SharedStore {
         let SharedStoreSettings { address, runs, project, password_file, connect_timeout, session, grace } =
             settings;
         let server = server(address, password_file)?;
-        #[cfg(feature = "postgres")]
         let runs = runs_server(runs, &server)?;
-        #[cfg(not(feature = "postgres"))]
-        check_runs(runs)?;
         let project = project.ok_or(SharedStoreError::NoProject)?;
         let is_plain = |character: char| !character.is_control() && !character.is_whitespace();
         if project.is_empty() || project.len() > LONGEST_PROJECT || !project.chars().all(is_plain) {
@@ -144,14 +154,7 @@ impl SharedStore {
             return Err(SharedStoreError::ShortSession { session, grace, shortest, longest });
         }
         let project = project.to_owned();
-        Ok(Self {
-            server,
-            #[cfg(feature = "postgres")]
-            runs,
-            project,
-            connect_timeout,
-            session,
-        })
+        Ok(Self { server, runs, project, connect_timeout, session })
     }
 
     /// The name of the project.
@@ -180,10 +183,18 @@ impl SharedStore {
 
     /// Whether a server keeps requests and runs. Otherwise they are in the state folder of each machine.
     pub fn keeps_runs(&self) -> bool {
-        #[cfg(feature = "postgres")]
-        return self.runs.is_some();
-        #[cfg(not(feature = "postgres"))]
-        return false;
+        self.runs.is_some()
+    }
+
+    /// Whether any project can be made in this store, and removed again. A folder that is served has one.
+    pub fn takes_any_project(&self) -> bool {
+        let Some(runs) = &self.runs else { return false };
+        match *runs {
+            #[cfg(feature = "http")]
+            RunsServer::Http(_) => false,
+            #[cfg(feature = "postgres")]
+            RunsServer::Postgres(_) => true,
+        }
     }
 
     /// The PostgreSQL server of the leases, else that of requests and runs.
@@ -192,7 +203,12 @@ impl SharedStore {
         match self.server {
             Server::Postgres(ref server) => Some(server),
             #[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
-            _ => self.runs.as_ref(),
+            _ => match &self.runs {
+                Some(RunsServer::Postgres(server)) => Some(server),
+                #[cfg(feature = "http")]
+                Some(RunsServer::Http(_)) => None,
+                None => None,
+            },
         }
     }
 
@@ -234,43 +250,51 @@ fn server(address: &str, password_file: Option<&Path>) -> Result<Server, SharedS
     }
 }
 
-/// The server of requests and runs: that of the setting `runs`, else that of the leases if it is PostgreSQL.
+/// The server of requests and runs: that of the setting `runs`, else that of the leases if it keeps both.
+fn runs_server(setting: Option<&str>, leases: &Server) -> Result<Option<RunsServer>, SharedStoreError> {
+    let Some(setting) = setting else { return Ok(runs_beside(leases)) };
+    if begins_with(setting, HTTP) {
+        return Err(SharedStoreError::RunsWithoutLeases);
+    }
+    let kinds = [(ETCD, "an etcd cluster"), (REDIS, "a Redis server")];
+    if let Some((_, kind)) = kinds.iter().find(|(schemes, _)| begins_with(setting, schemes)) {
+        return Err(SharedStoreError::KeepsNoRuns(kind));
+    }
+    // A folder is one of each machine.
+    if begins_with(setting, POSTGRES) { postgres_of_runs(setting, leases).map(Some) } else { Ok(None) }
+}
+
+/// The server of leases, if it keeps requests and runs as well.
+fn runs_beside(leases: &Server) -> Option<RunsServer> {
+    match *leases {
+        #[cfg(feature = "etcd")]
+        Server::Etcd(_) => None,
+        #[cfg(feature = "http")]
+        Server::Http(ref address) => Some(RunsServer::Http(address.clone())),
+        #[cfg(feature = "postgres")]
+        Server::Postgres(ref server) => Some(RunsServer::Postgres(server.clone())),
+        #[cfg(feature = "redis")]
+        Server::Redis(_) => None,
+    }
+}
+
 #[cfg(feature = "postgres")]
-fn runs_server(setting: Option<&str>, leases: &Server) -> Result<Option<PostgresServer>, SharedStoreError> {
+fn postgres_of_runs(setting: &str, leases: &Server) -> Result<RunsServer, SharedStoreError> {
+    let address = PostgresAddress::parse(setting, &variable, None).map_err(SharedStoreError::Runs)?;
     let beside = match leases {
         Server::Postgres(server) => Some(server),
         #[cfg(any(feature = "etcd", feature = "http", feature = "redis"))]
         _ => None,
     };
-    let Some(setting) = setting else { return Ok(beside.cloned()) };
-    if !keeps_runs(setting)? {
-        return Ok(None);
-    }
-    let address = PostgresAddress::parse(setting, &variable, None).map_err(SharedStoreError::Runs)?;
     // Leases and runs on one server share their connections.
     let is_beside = |server: &&PostgresServer| server.address.to_string() == address.to_string();
-    Ok(Some(beside.filter(is_beside).cloned().unwrap_or_else(|| PostgresServer::new(address))))
+    let server = beside.filter(is_beside).cloned();
+    Ok(RunsServer::Postgres(server.unwrap_or_else(|| PostgresServer::new(address))))
 }
 
 #[cfg(not(feature = "postgres"))]
-fn check_runs(setting: Option<&str>) -> Result<(), SharedStoreError> {
-    match setting.map(keeps_runs).transpose()? {
-        Some(true) => Err(SharedStoreError::NotBuilt("PostgreSQL")),
-        Some(false) | None => Ok(()),
-    }
-}
-
-/// Whether `runs` names a server that keeps requests and runs. A folder is one of each machine.
-fn keeps_runs(address: &str) -> Result<bool, SharedStoreError> {
-    let kinds = [
-        (ETCD, "an etcd cluster"),
-        (HTTP, "a folder that `lockkeeper serve` serves"),
-        (REDIS, "a Redis server"),
-    ];
-    match kinds.iter().find(|(schemes, _)| begins_with(address, schemes)) {
-        Some((_, kind)) => Err(SharedStoreError::KeepsNoRuns(kind)),
-        None => Ok(begins_with(address, POSTGRES)),
-    }
+fn postgres_of_runs(_setting: &str, _leases: &Server) -> Result<RunsServer, SharedStoreError> {
+    Err(SharedStoreError::NotBuilt("PostgreSQL"))
 }
 
 #[cfg(feature = "etcd")]

@@ -1,4 +1,5 @@
-//! HTTP store: leases and tickets in the state folder of another machine, which `lockkeeper serve` serves.
+//! HTTP store: leases and tickets in the state folder of another machine, which `lockkeeper serve` serves. Requests and runs are
+//! beside them: [`crate::HttpRunStore`].
 //!
 //! A decision reads without a lock and remembers the version of the folder at each read. One call compares: if nothing that was
 //! read has changed since, the server makes the changes under the write lock of the folder. So local processes and those of other
@@ -68,6 +69,16 @@ impl HttpStore {
         };
         store.look()?;
         Ok(store)
+    }
+
+    /// Where the store is, for people.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The changes of requests and runs, each one as a wake-up.
+    pub(crate) fn changes(&self) -> Result<Box<dyn Waker>, StoreError> {
+        wakers::listen_to_changes(&self.to, self.limit)
     }
 }
 

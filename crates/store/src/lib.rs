@@ -38,6 +38,8 @@ pub use memory::MemoryStore;
 pub use postgres::{LEAST_PRIVILEGES, PostgresAddress, PostgresStore, ServerCheck};
 #[cfg(feature = "redis")]
 pub use redis::{RedisAddress, RedisStore};
+#[cfg(feature = "http")]
+pub use runs::HttpRunStore;
 #[cfg(feature = "postgres")]
 pub use runs::PostgresRunStore;
 pub use runs::{RunStore, SqliteRunStore};

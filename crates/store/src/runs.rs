@@ -47,7 +47,11 @@
 
 mod columns;
 mod filter;
+#[cfg(feature = "http")]
+mod http;
 mod import;
+#[cfg(feature = "http")]
+pub(crate) mod messages;
 mod order;
 mod output;
 #[cfg(feature = "postgres")]
@@ -56,6 +60,8 @@ mod prunable;
 mod records;
 mod spec;
 mod sqlite;
+#[cfg(feature = "http")]
+mod wire;
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -66,9 +72,11 @@ use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::admission::{Refusal, Submission, Submitted};
 use lockkeeper_core::run::transition::Transition;
 use lockkeeper_core::run::{Run, Stamp, Status};
-use lockkeeper_core::time::Moment;
+use lockkeeper_core::time::{Moment, Ttl};
 
 pub use filter::{Listing, RequestFilter, RunFilter};
+#[cfg(feature = "http")]
+pub use http::HttpRunStore;
 pub use import::{Import, Imported};
 pub use output::{KeptOutput, OutputChange, Piece};
 #[cfg(feature = "postgres")]
@@ -76,6 +84,8 @@ pub use postgres::PostgresRunStore;
 pub use records::{
     AutoRun, AutoRunChange, Match, Removed, Renewal, StoredEvent, StoredRequest, Timing, Worker,
 };
+#[cfg(feature = "http")]
+pub(crate) use sqlite::ServedRuns;
 pub use sqlite::SqliteRunStore;
 
 use super::{Examination, StoreError};
@@ -84,6 +94,11 @@ use super::{Examination, StoreError};
 pub trait RunStore: Send + Sync {
     /// The time on the store's clock. It never waits for the store: see the contract.
     fn now(&self) -> Stamp;
+
+    /// How long a worker of another machine lives after its last heartbeat. None if the store is that of one machine.
+    fn session(&self) -> Option<Ttl> {
+        None
+    }
 
     /// The records of one moment, read-only. A snapshot blocks nobody, and nobody blocks it.
     fn snapshot(&self) -> Result<Box<dyn RunRecords + '_>, StoreError>;

@@ -45,6 +45,7 @@ use lockkeeper_platform::write_lock::WriteLock;
 use lockkeeper_platform::{access, clock, fs as local, waker};
 use records::SqliteRecords;
 pub(super) use schema::{Format, connect, connect_to_read, explain, use_log, version};
+pub(super) use silence::{is_served, session_of};
 use tokens::Tokens;
 
 /// How long the change time of a folder has to be the same before it is trusted.

@@ -29,14 +29,14 @@ pub(super) const KNOWN: [Known; 22] = [
         key: "store",
         variable: "LOCKKEEPER_STORE",
         default: None,
-        meaning: "the store of leases and runs: sqlite:PATH, or for several machines postgres://HOST/DATABASE, etcds://HOST,HOST, rediss://HOST, unix:SOCKET of Redis or https://HOST of `lockkeeper serve` (leases only)",
+        meaning: "the store of leases and runs: sqlite:PATH, or for several machines postgres://HOST/DATABASE, etcds://HOST,HOST or rediss://HOST, unix:SOCKET of Redis (leases only), or https://HOST of `lockkeeper serve`",
         check: not_empty,
     },
     Known {
         key: "runs",
         variable: "LOCKKEEPER_RUNS",
         default: None,
-        meaning: "the store of requests and runs, beside a `store` of several machines: postgres://HOST/DATABASE, or sqlite:PATH for a folder of each machine; if not set, PostgreSQL as `store` keeps them, else the state folder of each machine",
+        meaning: "the store of requests and runs, beside a `store` of several machines: postgres://HOST/DATABASE, or sqlite:PATH for a folder of each machine; if not set, PostgreSQL or `lockkeeper serve` as `store` keeps them, else the state folder of each machine",
         check: not_empty,
     },
     Known {

@@ -169,8 +169,8 @@ fn refused(address: &str, error: &SharedStoreError) -> Report {
             format_span(Duration::from_secs(longest.as_secs()))
         ),
         SharedStoreError::BadProject(_) => "a name has up to 100 characters, and no blanks".to_owned(),
-        SharedStoreError::KeepsNoRuns(_) => {
-            "write `runs = \"postgres://HOST/DATABASE\"`, or remove it: then they are in the state folder of each machine".to_owned()
+        SharedStoreError::KeepsNoRuns(_) | SharedStoreError::RunsWithoutLeases => {
+            "write `runs = \"postgres://HOST/DATABASE\"`, or remove it: then they are beside the leases, or in the state folder of each machine where the leases are in etcd or Redis".to_owned()
         }
         SharedStoreError::Address(error) => match Hints::of(address).of_error(error) {
             Some(hint) => hint,

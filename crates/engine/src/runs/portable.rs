@@ -10,20 +10,25 @@ use lockkeeper_core::request::Request;
 use super::Runs;
 
 impl Runs {
-    /// Whether several machines share the requests and runs.
+    /// Whether several machines share the requests and runs. A folder of this machine is shared from the first call of another one.
     pub fn is_shared(&self) -> bool {
-        self.root.is_some()
+        self.shared_root().is_some()
+    }
+
+    /// The root of the project, if folders of requests are relative to it.
+    fn shared_root(&self) -> Option<&PathBuf> {
+        self.root.as_ref().filter(|_| self.store.session().is_some())
     }
 
     /// The requests as the store keeps them.
     pub(super) fn portable<'r>(&self, requests: &'r [Request]) -> Cow<'r, [Request]> {
-        let Some(root) = &self.root else { return Cow::Borrowed(requests) };
+        let Some(root) = self.shared_root() else { return Cow::Borrowed(requests) };
         Cow::Owned(requests.iter().map(|request| for_any_machine(root, request.clone())).collect())
     }
 
     /// The folder of a request on this machine.
     pub(crate) fn local_dir(&self, dir: &str) -> PathBuf {
-        match &self.root {
+        match self.shared_root() {
             Some(root) => root.join(dir),
             None => PathBuf::from(dir),
         }
@@ -32,7 +37,7 @@ impl Runs {
     /// Whether a folder names a place that other machines may not have: it is outside of the project.
     pub fn is_outside(&self, dir: &str) -> bool {
         let is_outside = |root: &PathBuf| Path::new(dir).is_absolute() && from_root(root, dir).is_none();
-        self.root.as_ref().is_some_and(is_outside)
+        self.shared_root().is_some_and(is_outside)
     }
 }
 

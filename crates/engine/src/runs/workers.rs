@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_core::id::WorkerId;
 use lockkeeper_core::liveness::{self, Contract, Dates, LockState, Observation};
-use lockkeeper_core::time::Moment;
+use lockkeeper_core::time::{Moment, Ttl};
 use lockkeeper_platform::liveness_lock::LivenessFile;
 use lockkeeper_platform::{origin, process};
 use lockkeeper_store::runs::Worker;
@@ -111,7 +111,16 @@ impl Runs {
     /// Whether the files of a worker are in this state folder. A worker of another machine, or of another clone on this one, cannot
     /// be judged from here: the records of how its commands ended are elsewhere.
     pub(crate) fn has_files_of(&self, worker: &Worker) -> bool {
-        worker.heartbeat_at.is_none() || worker_folder(&self.folder, &worker.id).is_dir()
+        match worker.heartbeat_at {
+            // It is one of the machine that serves its folder, or of the only machine.
+            None => self.liveness == self.folder || !self.is_shared(),
+            Some(_) => worker_folder(&self.folder, &worker.id).is_dir(),
+        }
+    }
+
+    /// How long a worker of another machine lives after its last heartbeat.
+    pub(crate) fn session(&self) -> Option<Duration> {
+        self.store.session().map(Ttl::get)
     }
 }
 
@@ -133,7 +142,6 @@ pub(crate) fn session_ends_at(worker: &Worker) -> Option<Moment> {
 mod tests {
     use lockkeeper_core::id::HolderId;
     use lockkeeper_core::liveness::{Origin, ProcessRef};
-    use lockkeeper_core::time::Ttl;
 
     use super::*;
 

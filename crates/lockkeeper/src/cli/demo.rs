@@ -64,10 +64,10 @@ fn throw_away_project(address: &str) -> Result<SharedStore, Report> {
         grace: GRACE,
     };
     let store = checked_store(settings)?;
-    if store.keeps_runs() {
+    if store.takes_any_project() {
         return Ok(store);
     }
-    Err(Report::usage(format!("{} keeps no requests and runs, which the demo shows", store.address()))
+    Err(Report::usage(format!("{} takes no project of a demo, with requests and runs", store.address()))
         .with_hint("name a PostgreSQL server, or no store"))
 }
 

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use lockkeeper_core::id::RequestId;
 use lockkeeper_core::record::Priority;
 use lockkeeper_core::request::Request;
+use lockkeeper_engine::open::has_shared_runs;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::new_request::{BadRequest, Defaults, NewRequest, SpanText};
 use lockkeeper_engine::runs::{Runs, Submitted, environment};
-use lockkeeper_engine::shared_store::SharedStore;
 use serde_json::{Value, json};
 
 use super::args::{lock_name, path_target, warn_of_paths};
@@ -179,8 +179,7 @@ pub(super) fn queue_limit(context: &Context) -> Option<u64> {
 
 /// Defaults for fields that a request leaves out.
 pub(super) fn defaults(context: &Context) -> Defaults {
-    let goes_anywhere = context.location.shared.as_ref().is_some_and(SharedStore::keeps_runs);
-    let env = if goes_anywhere {
+    let env = if has_shared_runs(&context.location) {
         environment::for_any_machine(std::env::vars_os())
     } else {
         environment::of_submitter(std::env::vars_os())

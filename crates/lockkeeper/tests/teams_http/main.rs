@@ -9,6 +9,11 @@ mod cut_off;
 mod folder;
 #[path = "../teams/holders.rs"]
 mod holders;
+#[path = "../teams/output.rs"]
+mod output;
+mod queue;
+#[path = "../teams/runs.rs"]
+mod runs;
 mod server;
 mod settings;
 #[path = "../teams/team.rs"]

@@ -24,12 +24,7 @@ fn combinations_that_cannot_be_are_refused_with_the_line_to_write() {
             "runs = \"postgres://",
         ),
         (Some(REDIS), REDIS, "a Redis server, which keeps leases only", "runs = \"postgres://"),
-        (
-            Some(REDIS),
-            "https://h",
-            "`lockkeeper serve` serves, which keeps leases only",
-            "runs = \"postgres://",
-        ),
+        (Some(REDIS), "https://h", "a folder that `lockkeeper serve` serves", "runs = \"postgres://"),
         (Some(REDIS), "mysql:x", "`mysql:x` is not a store", "sqlite:FOLDER"),
     ] {
         let mut world = world().set("LOCKKEEPER_RUNS", runs);

@@ -1,8 +1,9 @@
-//! `/api/store`: the leases of this machine's state folder, for other machines. Not for people: the messages are those of one version.
+//! `/api/store`: the leases and runs of this machine's state folder, for other machines. Not for people: the messages are those of one version.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Path, State};
@@ -12,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::served::{ALIVE, RemoteWaker, ServedStore};
+use lockkeeper_engine::served::{ALIVE, RemoteChanges, RemoteWaker, ServedStore};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
@@ -26,11 +27,14 @@ use crate::state::AppState;
 const LARGEST: usize = 32 * 1024 * 1024;
 /// How many wake-ups are buffered for a slow client. More of them say the same.
 const BUFFERED: usize = 32;
+/// The pause between two changes that a client is told of.
+const PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) fn routes(shutdown: &Shutdown) -> Router<AppState> {
     Router::new()
         .route("/api/store", post(call))
         .route("/api/store/wakers/{id}", get(wake_ups))
+        .route("/api/store/changes", get(changes))
         .layer(DefaultBodyLimit::max(LARGEST))
         .layer(Extension(shutdown.clone()))
 }
@@ -60,6 +64,58 @@ async fn wake_ups(
         }
     });
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], Body::new(StreamBody::new(parts))).into_response())
+}
+
+/// The changes of requests and runs, one on each line, until the client disconnects.
+async fn changes(
+    State(state): State<AppState>,
+    Extension(shutdown): Extension<Shutdown>,
+) -> Result<Response, ApiError> {
+    let store = store_of(&state)?;
+    let mut changes = state.blocking(move |_| Ok(store.changes()?)).await?;
+    let failed = |_| ApiError::internal("the server cannot watch its store");
+    let descriptor = changes.take_descriptor().map(watched).transpose().map_err(failed)?;
+    let (sender, parts) = mpsc::channel(BUFFERED);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = pass_changes_on(&changes, descriptor.as_ref(), &sender) => {}
+            () = shutdown.draining() => {}
+        }
+    });
+    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], Body::new(StreamBody::new(parts))).into_response())
+}
+
+async fn pass_changes_on(
+    changes: &RemoteChanges,
+    descriptor: Option<&AsyncFd<OwnedFd>>,
+    sender: &mpsc::Sender<Bytes>,
+) {
+    let mut text = "ready\n";
+    loop {
+        if sender.send(Bytes::from_static(text.as_bytes())).await.is_err() {
+            return;
+        }
+        // Changes in between share one line.
+        tokio::time::sleep(PAUSE).await;
+        let changed = async {
+            match descriptor {
+                Some(descriptor) => descriptor.readable().await.map(|mut ready| ready.clear_ready()),
+                None => std::future::pending().await,
+            }
+        };
+        text = tokio::select! {
+            () = sender.closed() => return,
+            ready = changed => match ready {
+                Ok(()) => {
+                    changes.receive();
+                    "wake\n"
+                }
+                Err(_) => return,
+            },
+            // Where the system signals nothing, something may have changed.
+            () = tokio::time::sleep(ALIVE / 5) => if descriptor.is_some() { "alive\n" } else { "wake\n" },
+        };
+    }
 }
 
 async fn pass_on(

@@ -54,10 +54,10 @@ impl Connection {
         Err(Failure::Refused(head.status, message_of(&answer)))
     }
 
-    /// Asks for the wake-ups of a waker: the lines of a response that does not end.
-    pub(super) fn subscribe(&mut self, waker: u64, limit: Duration) -> Result<(), Failure> {
+    /// Asks for wake-ups: the lines of a response that does not end.
+    pub(super) fn subscribe(&mut self, path: &str, limit: Duration) -> Result<(), Failure> {
         self.input.get_mut().deadline = Instant::now().checked_add(limit);
-        self.send("GET", &format!("/api/store/wakers/{waker}"), None).map_err(Failure::Broken)?;
+        self.send("GET", path, None).map_err(Failure::Broken)?;
         let head = self.head().map_err(Failure::Broken)?;
         if head.status != 200 {
             let answer = self.body(&head).map_err(Failure::Broken)?;
@@ -170,7 +170,7 @@ impl Connection {
 
 /// Why a call failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// There is no connection.
     Connect(Box<dyn std::error::Error + Send + Sync>),
     /// The server did not answer in time.
@@ -182,8 +182,14 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// Whether the connection broke, so that the call may be made again at once. A server that did not answer in time was waited for
+    /// long enough.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, Self::Broken(_))
+    }
+
     /// Whether nobody knows what became of the call.
-    pub(super) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         match self {
             Self::NoAnswer(_) | Self::Broken(_) => true,
             // A proxy may have lost the answer of the server.
@@ -193,7 +199,7 @@ impl Failure {
     }
 
     /// The failure of a call that has changed nothing.
-    pub(super) fn explain(self, address: &str) -> StoreError {
+    pub(crate) fn explain(self, address: &str) -> StoreError {
         let source: Box<dyn std::error::Error + Send + Sync> = match self {
             Self::Connect(source) => source,
             Self::NoAnswer(span) => format!("no answer within {span:?}").into(),

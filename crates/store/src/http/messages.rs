@@ -7,16 +7,17 @@ use serde::{Deserialize, Serialize};
 use crate::StoreError;
 use crate::encoding::{record_from_bytes, record_to_bytes};
 use crate::optimistic::parts::Found;
+use crate::runs::messages::RunCall;
 
 /// The version of the messages. A server refuses those of another one.
 pub(crate) const FORMAT: u32 = 1;
 
 /// What a client sends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Request {
+pub(crate) struct Request<C> {
     pub(crate) format: u32,
     pub(crate) project: String,
-    pub(crate) call: Call,
+    pub(crate) call: C,
 }
 
 /// What a client asks for.
@@ -32,6 +33,8 @@ pub(crate) enum Call {
     },
     /// Lets the numbers go on above this one.
     Raise(u64),
+    /// A call about requests and runs. Its answer is a [`crate::runs::messages::Answer`].
+    Runs(RunCall),
 }
 
 /// Reads records.

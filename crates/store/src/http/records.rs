@@ -9,6 +9,7 @@ use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::in_memory::InMemoryRecords;
 use lockkeeper_core::resource::Key;
 use lockkeeper_core::time::Moment;
+use serde::de::DeserializeOwned;
 
 use super::connection::{Connection, Failure};
 use super::messages::{self, Call, ChangeMessage, Read, ReadAnswer, Request, record_from_text};
@@ -74,7 +75,7 @@ impl OptimisticStore for HttpStore {
             wakes,
             removes,
         });
-        let failure = match self.call_once(call) {
+        let failure = match self.call_once(&call) {
             Ok(messages::Answer::Commit { made, now }) => {
                 self.clock.move_to(now);
                 return Ok(if made { Commit::Committed } else { Commit::Changed });
@@ -130,18 +131,17 @@ impl HttpStore {
 
     /// Calls the server. The call may be made twice.
     fn call(&self, call: &Call) -> Result<messages::Answer, StoreError> {
-        let mut called = self.call_once(call.clone());
+        let mut called = self.call_once(call);
         for _ in 1..TRIES {
-            // A server that did not answer in time was waited for long enough.
-            if !matches!(called, Err(Failure::Broken(_))) {
+            if !called.as_ref().is_err_and(Failure::is_lost) {
                 break;
             }
-            called = self.call_once(call.clone());
+            called = self.call_once(call);
         }
         called.map_err(|failure| failure.explain(&self.address))
     }
 
-    fn call_once(&self, call: Call) -> Result<messages::Answer, Failure> {
+    pub(crate) fn call_once<A: DeserializeOwned>(&self, call: &Call) -> Result<A, Failure> {
         let request = Request { format: messages::FORMAT, project: self.project.clone(), call };
         let broken = |error: serde_json::Error| Failure::Broken(error.into());
         let body = serde_json::to_vec(&request).map_err(broken)?;

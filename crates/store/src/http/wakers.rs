@@ -19,14 +19,28 @@ pub const ALIVE: Duration = Duration::from_secs(5);
 /// How soon a connection that failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Listens for wake-ups. When it returns, every wake-up from now on is heard.
+/// Listens for the wake-ups of a waker. When it returns, every wake-up from now on is heard.
 pub(super) fn listen(to: &HttpAddress, limit: Duration, id: WakerId) -> Result<Box<dyn Waker>, StoreError> {
+    subscribe(to, limit, id, format!("/api/store/wakers/{}", id.0))
+}
+
+/// Listens for changes of requests and runs: each one is a wake-up. When it returns, every change from now on is heard.
+pub(super) fn listen_to_changes(to: &HttpAddress, limit: Duration) -> Result<Box<dyn Waker>, StoreError> {
+    subscribe(to, limit, WakerId(0), "/api/store/changes".to_owned())
+}
+
+fn subscribe(
+    to: &HttpAddress,
+    limit: Duration,
+    id: WakerId,
+    path: String,
+) -> Result<Box<dyn Waker>, StoreError> {
     let address = to.to_string();
     let (listener, wakes) = Listener::new(id, &address)?;
     let failed = |source| StoreError::Io { action: "make a waker for", address: address.clone(), source };
     let (stopped, stop) = pipe::nonblocking().map_err(failed)?;
     let (tell, told) = sync_channel(1);
-    let subscriber = Subscriber { to: to.clone(), limit, id, wakes, stopped };
+    let subscriber = Subscriber { to: to.clone(), limit, path, wakes, stopped };
     let thread = thread::Builder::new().name("http-waker".to_owned());
     thread.spawn(move || subscriber.run(&tell)).map_err(failed)?;
     match told.recv() {
@@ -40,7 +54,8 @@ pub(super) fn listen(to: &HttpAddress, limit: Duration, id: WakerId) -> Result<B
 struct Subscriber {
     to: HttpAddress,
     limit: Duration,
-    id: WakerId,
+    /// What is subscribed to.
+    path: String,
     wakes: WakeSender,
     /// Closed at the other end when the waker is dropped.
     stopped: OwnedFd,
@@ -79,7 +94,7 @@ impl Subscriber {
     /// Connects, and waits until the server listens.
     fn subscribe(&self) -> Result<Connection, Failure> {
         let mut connection = Connection::open(&self.to, self.limit)?;
-        connection.subscribe(self.id.0, self.limit)?;
+        connection.subscribe(&self.path, self.limit)?;
         connection.part(self.limit).map_err(Failure::Broken)?;
         Ok(connection)
     }

@@ -7,7 +7,7 @@ use lockkeeper_core::id::{HolderId, LeaseId, Name, Token};
 use lockkeeper_core::liveness::ProcessRef;
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::{Ending, Process, Reason, Run, RunRow, Stamp};
-use lockkeeper_core::time::Moment;
+use lockkeeper_core::time::{Moment, Ttl};
 use serde::Serialize;
 
 /// The columns of a run. Texts are borrowed to write a run, and owned after reading one. Numbers are signed, as databases
@@ -141,6 +141,12 @@ pub(super) fn parse<T: FromStr<Err: ToString>>(text: &str) -> Result<T, String> 
 /// A number of the database as a smaller one, or what is wrong with it.
 pub(super) fn number<T: TryFrom<i64>>(found: i64, what: &str) -> Result<T, String> {
     T::try_from(found).map_err(|_| format!("the {what} {found}"))
+}
+
+/// The span of a session, in microseconds, or what is wrong with it.
+pub(super) fn session_from(micros: i64) -> Result<Ttl, String> {
+    let span = Duration::from_micros(number(micros, "session")?);
+    Ttl::new(span).map_err(|error| error.to_string())
 }
 
 /// A limit as SQL has it.

@@ -148,6 +148,10 @@ impl RunStore for PostgresRunStore {
         Stamp { moment, unix_micros: moment.as_micros() - self.ahead.load(Ordering::Relaxed) }
     }
 
+    fn session(&self) -> Option<Ttl> {
+        self.session
+    }
+
     fn snapshot(&self) -> Result<Box<dyn RunRecords + '_>, StoreError> {
         Ok(Box::new(Snapshot::begin(self)?))
     }

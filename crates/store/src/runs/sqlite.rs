@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `runs.db`, `-wal`, `-shm` | requests, runs, events, workers; they survive power cuts and reboots |
 //! | `runs.gate` | the write lock: one writer at a time, first come first served |
+//! | `output.db`, `-wal`, `-shm` | output of runs, in a folder that other machines use |
 //!
 //! A commit only appends to the write-ahead log. [`RunStore::sync`] forces the log to the disk, without the write lock: threads
 //! and processes that sync at the same time share the work of the disk. Readers never wait for writers.
@@ -15,12 +16,16 @@ mod events;
 mod examine;
 mod import;
 mod log;
+mod machines;
 mod matching;
+mod output;
 mod prune;
 mod queue;
 mod requests;
 mod rows;
 mod schema;
+#[cfg(feature = "http")]
+mod served;
 mod snapshot;
 mod submit;
 mod tables;
@@ -39,6 +44,7 @@ use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::admission::{Refusal, Submission, Submitted};
 use lockkeeper_core::run::transition::{self, Transition};
 use lockkeeper_core::run::{Run, Stamp};
+use lockkeeper_core::time::Ttl;
 use lockkeeper_platform::changes::Changes;
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_platform::write_lock::WriteLock;
@@ -46,15 +52,18 @@ use lockkeeper_platform::{clock, fs as local};
 use rusqlite::Connection;
 
 use self::log::Log;
+use self::output::Outputs;
+#[cfg(feature = "http")]
+pub(crate) use self::served::ServedRuns;
 use self::snapshot::Snapshot;
 use self::tables::Tables;
 use self::version_0_1_0::StartIntents;
 use super::{
-    AutoRunChange, ChangeSignal, Claims, Import, Imported, MovedAndClaimed, Removed, Requeue, RunRecords,
-    RunStore, Worker,
+    AutoRunChange, ChangeSignal, Claims, Import, Imported, MovedAndClaimed, OutputChange, Removed, Requeue,
+    RunRecords, RunStore, Worker,
 };
 use crate::runs::import::fill;
-use crate::sqlite::{Connections, Pooled, Purpose, explain, make_folder, moved};
+use crate::sqlite::{Connections, Pooled, Purpose, explain, is_served, make_folder, moved, session_of};
 use crate::{Examination, StoreError};
 
 /// The file of the write lock.
@@ -69,6 +78,7 @@ pub struct SqliteRunStore {
     log: Log,
     request_counts: Mutex<Option<RequestCounts>>,
     is_read_only: bool,
+    outputs: Outputs,
 }
 
 /// Counts of requests by status, and the position of the last event at that time. Every change of a status has an event.
@@ -102,8 +112,13 @@ impl SqliteRunStore {
             let _alone = write_lock.lock().map_err(|error| StoreError::lock(&lock_path, error))?;
             schema::complete(&connection, &path)?;
         }
+        if is_served(&path) && !schema::is_served(&connection, &path)? {
+            let _alone = write_lock.lock().map_err(|error| StoreError::lock(&lock_path, error))?;
+            schema::serve(&connection, &path)?;
+        }
         let log = Log::of(&path);
         let store = Self {
+            outputs: Outputs::beside(&path),
             path,
             boot: boot.to_owned(),
             write_lock,
@@ -134,6 +149,7 @@ impl SqliteRunStore {
         }
         let log = Log::of(&path);
         Ok(Self {
+            outputs: Outputs::beside(&path),
             path,
             boot: boot.to_owned(),
             write_lock,
@@ -147,6 +163,11 @@ impl SqliteRunStore {
     /// Whether there is a store in `folder`. True if that cannot be read: opening the store then says why.
     pub fn exists(folder: &Path) -> bool {
         folder.join("runs.db").try_exists().unwrap_or(true)
+    }
+
+    /// Whether other machines use the store in this folder, or have used it.
+    pub fn is_served(folder: &Path) -> bool {
+        is_served(&folder.join("runs.db"))
     }
 
     /// Fails if the store in this folder was moved to another one.
@@ -228,6 +249,11 @@ impl SqliteRunStore {
         })
     }
 
+    /// Removes what is kept of the output of requests that were removed.
+    fn remove_outputs(&self, removed: &[Removed]) -> Result<(), StoreError> {
+        if is_served(&self.path) { self.outputs.remove(removed) } else { Ok(()) }
+    }
+
     fn database<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {
         result.map_err(|error| explain(&self.path, error))
     }
@@ -290,7 +316,9 @@ impl RunStore for SqliteRunStore {
     }
 
     fn prune(&self, before_unix_micros: i64) -> Result<Vec<Removed>, StoreError> {
-        self.write(|tables| tables.prune(before_unix_micros))
+        let removed = self.write(|tables| tables.prune(before_unix_micros))?;
+        self.remove_outputs(&removed)?;
+        Ok(removed)
     }
 
     fn import(&self, import: &Import<'_>) -> Result<Imported, StoreError> {
@@ -305,6 +333,18 @@ impl RunStore for SqliteRunStore {
     fn set_moved_to(&self, to: Option<&str>) -> Result<(), StoreError> {
         let _alone = self.write_lock.lock().map_err(|error| StoreError::lock(&self.lock_path(), error))?;
         moved::set_moved_to(self.folder(), to)
+    }
+
+    fn session(&self) -> Option<Ttl> {
+        session_of(self.folder())
+    }
+
+    fn keep_output(&self, changes: &[OutputChange<'_>]) -> Result<(), StoreError> {
+        if !is_served(&self.path) {
+            return Ok(());
+        }
+        let records = self.read()?;
+        self.outputs.change(changes, |run| Ok(records.tables().run(run)?.is_some()))
     }
 
     fn sync(&self) -> Result<(), StoreError> {

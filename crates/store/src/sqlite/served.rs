@@ -15,16 +15,18 @@ use lockkeeper_core::resource::{Key, KeyRange};
 use lockkeeper_core::time::{Moment, Ttl};
 use lockkeeper_platform::wall_clock::WallTime;
 use lockkeeper_platform::{clock, random};
+use serde::Serialize;
 
 use super::records::SqliteRecords;
 use super::silence::Served;
-use super::{SqliteStore, change_log, execute, failed, rows};
+use super::{SqliteStore, change_log, execute, failed, moved, rows};
 use crate::http::BLOCK;
 use crate::http::messages::{
     self, Answer, Call, Read, ReadAnswer, Request, Wanted, effects_of, record_to_text,
 };
 use crate::optimistic::parts::Found;
-use crate::{Granted, LeaseStore, StoreError, Transaction, Waker};
+use crate::runs::{ChangeSignal, ServedRuns};
+use crate::{Granted, LeaseStore, SqliteRunStore, StoreError, Transaction, Waker};
 
 /// A client whose clock is ahead by more than this is refused.
 const AHEAD: Duration = Duration::from_secs(1);
@@ -39,25 +41,41 @@ pub struct ServedFolder {
     distance: i64,
     /// Since when the database remembers everything, on the clock of this machine.
     since: i64,
+    runs: ServedRuns,
 }
 
 impl ServedFolder {
-    /// Opens the folder for the clients of a project. `session` is theirs.
-    pub fn open(folder: &Path, boot: &str, project: &str, session: Ttl) -> Result<Self, StoreError> {
+    /// Opens the folder for the clients of a project. `session` is theirs. The first time, `translate` converts requests that wait:
+    /// their folders may be written differently.
+    pub fn open(
+        folder: &Path,
+        boot: &str,
+        project: &str,
+        session: Ttl,
+        translate: &dyn Fn(lockkeeper_core::request::Request) -> lockkeeper_core::request::Request,
+    ) -> Result<Self, StoreError> {
         let store = SqliteStore::open(folder, boot)?;
+        // Before the file that says that the folder is served.
+        let runs = SqliteRunStore::open(folder, boot)?;
+        runs.serve(translate)?;
         let (incarnation, distance, since) = prepare(&store, folder, boot, session)?;
-        Ok(Self { store, project: project.to_owned(), incarnation, distance, since })
+        let runs = ServedRuns::new(runs, distance);
+        Ok(Self { store, project: project.to_owned(), incarnation, distance, since, runs })
     }
 
     /// Answers one call. Fails only if the folder was removed or replaced.
     pub fn answer(&self, request: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let answer = match serde_json::from_slice::<Request>(request) {
+        let answer = match serde_json::from_slice::<Request<Call>>(request) {
             Err(error) => Answer::Refused(format!("the request cannot be read: {error}")),
             Ok(request) if request.format != messages::FORMAT => {
                 Answer::Refused("client and server are of different versions".to_owned())
             }
             Ok(request) if request.project != self.project => {
                 Answer::Refused(format!("it serves the project `{}`", self.project))
+            }
+            Ok(Request { call: Call::Runs(call), .. }) => {
+                self.store.check_place()?;
+                return to_bytes(&self.runs.answer(call));
             }
             Ok(request) => match self.called(request.call) {
                 Ok(answer) => answer,
@@ -66,7 +84,12 @@ impl ServedFolder {
                 Err(error) => Answer::Failed(error.to_string()),
             },
         };
-        serde_json::to_vec(&answer).map_err(|error| StoreError::Mismatch(error.to_string()))
+        to_bytes(&answer)
+    }
+
+    /// Subscribes to the changes of requests and runs, of all processes.
+    pub fn changes(&self) -> Result<Box<dyn ChangeSignal>, StoreError> {
+        self.runs.changes()
     }
 
     /// The waker of a process on another machine. A FIFO that a killed server left is replaced.
@@ -87,6 +110,7 @@ impl ServedFolder {
             Call::Commit(commit) => self.commit(&commit),
             Call::Raise(above) => self.store.raise_numbers(above).map(|_| Answer::Raised),
             Call::Settle { incarnation, number } => self.settle(&incarnation, number),
+            Call::Runs(_) => Err(StoreError::Mismatch("a call about runs".to_owned())),
         }
     }
 
@@ -141,6 +165,7 @@ impl ServedFolder {
     }
 
     fn commit(&self, commit: &messages::Commit) -> Result<Answer, StoreError> {
+        moved::refuse(&self.store.folder)?;
         let decided_at = Moment::from_micros(commit.now - self.distance);
         let ahead = decided_at.since(clock::now());
         if ahead > AHEAD {
@@ -185,6 +210,10 @@ impl ServedFolder {
         self.store.check_place()?;
         SqliteRecords::begin(&self.store, self.store.connection()?, lock)
     }
+}
+
+fn to_bytes(answer: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(answer).map_err(|error| StoreError::Mismatch(error.to_string()))
 }
 
 /// Whether a commit was made; none if nobody knows it.

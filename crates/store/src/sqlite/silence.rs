@@ -5,8 +5,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use lockkeeper_core::time::Moment;
+use lockkeeper_core::time::{Moment, Ttl};
 
 /// What the file begins with.
 const HEADING: &str = "lockkeeper served 1";
@@ -40,6 +41,17 @@ impl Served {
         fs::write(&aside, format!("{HEADING} boot={boot} until={until} session={session}\n"))?;
         fs::rename(&aside, folder.join("served"))
     }
+}
+
+/// Whether other machines use the folder of this file, or have used it.
+pub(crate) fn is_served(file: &Path) -> bool {
+    file.with_file_name("served").exists()
+}
+
+/// The span of the sessions of other machines that use this folder; none if it was never served.
+pub(crate) fn session_of(folder: &Path) -> Option<Ttl> {
+    let span = Duration::from_micros(u64::try_from(Served::read(folder)?.session).ok()?);
+    Ttl::new(span).ok()
 }
 
 /// Until when nothing is granted in this folder; none if it was never served.

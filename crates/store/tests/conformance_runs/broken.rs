@@ -7,10 +7,10 @@ use lockkeeper_store::runs::{AutoRunChange, ClaimOrder, Claims, RequestFilter, R
 use lockkeeper_store::{RunStore, StoreError};
 use lockkeeper_testing::until;
 
-use super::backends::POSTGRES;
+use super::backends::{HTTP, POSTGRES};
 use super::breaks::every_break;
 use super::harness::{Harness, skip};
-use super::on_server::SERVER;
+use super::on_server::OnServer;
 use super::sample::{
     SUCCESS, all_events, all_runs, claim, claim_of, end_of, request, request_after, store, worker,
 };
@@ -71,11 +71,13 @@ fn claims(locks: &[HolderId]) -> Claims<'_> {
 #[test]
 fn a_submission_is_made_once() {
     every_break(&POSTGRES, three, |store| queue(store, "d", &["a", "b"]), state);
+    every_break(&HTTP, three, |store| queue(store, "d", &["a", "b"]), state);
 }
 
 #[test]
 fn a_transition_is_made_once() {
     every_break(&POSTGRES, three, |store| store.move_runs(&[end_of_first(store)?]), state);
+    every_break(&HTTP, three, |store| store.move_runs(&[end_of_first(store)?]), state);
 }
 
 #[test]
@@ -85,6 +87,7 @@ fn a_claim_is_made_once() {
         Ok(claimed.into_iter().map(|(run, _)| run.id).collect::<Vec<_>>())
     };
     every_break(&POSTGRES, three, claim, state);
+    every_break(&HTTP, three, claim, state);
 }
 
 #[test]
@@ -94,6 +97,7 @@ fn an_end_with_the_next_claim_is_made_once() {
         Ok((done.moved, done.claimed.into_iter().map(|(run, _)| run.id).collect::<Vec<_>>()))
     };
     every_break(&POSTGRES, three, call, state);
+    every_break(&HTTP, three, call, state);
 }
 
 #[test]
@@ -107,6 +111,7 @@ fn a_new_run_of_a_request_is_made_once() {
         store.requeue(&[Requeue { first, expected: Some(id("RUN-a")) }])
     };
     every_break(&POSTGRES, prepare, call, state);
+    every_break(&HTTP, prepare, call, state);
 }
 
 #[test]
@@ -117,6 +122,7 @@ fn a_prune_is_made_once() {
         assert_eq!(store.move_runs(&[end_of_first(store).unwrap()]).unwrap().len(), 1);
     };
     every_break(&POSTGRES, prepare, |store| store.prune(i64::MAX), state);
+    every_break(&HTTP, prepare, |store| store.prune(i64::MAX), state);
 }
 
 #[test]
@@ -128,17 +134,23 @@ fn a_run_is_counted_once() {
         store.change_auto_run(&AutoRunChange::CountRun { worker: &worker("W-7"), run: &id("RUN-a") })
     };
     every_break(&POSTGRES, prepare, call, state);
+    every_break(&HTTP, prepare, call, state);
 }
 
 /// A process that sleeps is woken when its connection breaks, and hears later changes again.
 #[test]
 fn a_subscription_connects_again() {
-    if let Some(what) = POSTGRES.lacks() {
+    connects_again(&POSTGRES);
+    connects_again(&HTTP);
+}
+
+fn connects_again(backend: &OnServer<dyn RunStore>) {
+    if let Some(what) = backend.lacks() {
         return skip(what);
     }
-    let (place, direct) = store(&POSTGRES);
-    let proxy = lockkeeper_testing::ServerProxy::start(&std::env::var(SERVER).unwrap());
-    let behind = (POSTGRES.open)(proxy.address(), &place.address().unwrap());
+    let (place, direct) = store(backend);
+    let proxy = lockkeeper_testing::ServerProxy::start(&backend.address());
+    let behind = (backend.open)(proxy.address(), &place.address().unwrap());
     let signal = behind.subscribe().unwrap();
     let is_signaled = || {
         let signaled =

@@ -18,6 +18,7 @@ mod claims;
 mod clock;
 mod differential;
 mod events;
+mod http;
 mod import;
 mod lists;
 mod moves;

@@ -271,7 +271,7 @@ impl Surveyor<'_> {
 
     /// Judges a run of another machine whose worker is silent or not known.
     fn judge_elsewhere(&self, run: Run, worker: Option<&WorkerRecord>, now: Moment, survey: &mut Survey) {
-        let session = self.leases.probe().origin().session.map_or(Duration::ZERO, |session| session.get());
+        let session = self.runs.session().unwrap_or_default();
         // A worker that is not known has claimed the run after it was removed, or the run is over and its worker ends its
         // processes.
         let since = run.completed_at().or(run.started_at()).map_or(now, |at| at.moment);

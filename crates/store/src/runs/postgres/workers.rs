@@ -1,11 +1,10 @@
 //! The tables of workers and of the auto-run.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use lockkeeper_core::id::{HolderId, RunId, WorkerId};
 use lockkeeper_core::liveness::{Origin, ProcessRef};
-use lockkeeper_core::time::{Moment, Ttl};
+use lockkeeper_core::time::Moment;
 
 use super::rows::param;
 use super::snapshot::Snapshot;
@@ -13,7 +12,7 @@ use super::{MEMORY, PostgresRunStore};
 use crate::StoreError;
 use crate::postgres::no_row;
 use crate::postgres::rows::get;
-use crate::runs::columns::{number, parse, read_labels, write_labels};
+use crate::runs::columns::{number, parse, read_labels, session_from, write_labels};
 use crate::runs::{AutoRun, AutoRunChange, Renewal, Worker};
 
 impl Snapshot<'_> {
@@ -170,9 +169,4 @@ impl PostgresRunStore {
             ),
         }
     }
-}
-
-fn session_from(micros: i64) -> Result<Ttl, String> {
-    let micros = number(micros, "session")?;
-    Ttl::new(Duration::from_micros(micros)).map_err(|error| error.to_string())
 }

@@ -30,8 +30,14 @@ impl Tables<'_> {
             ),
             params![now.moment.as_micros(), now.unix_micros],
         )?;
-        // No worker of another boot lives.
-        self.execute("DELETE FROM worker WHERE boot <> ?1", [boot])?;
+        // No worker of another boot of this machine lives. Those of other machines get the time to come back.
+        if self.is_served() {
+            self.execute("UPDATE session SET heartbeat = ?1", [now.moment.as_micros()])?;
+            let sql = "DELETE FROM worker WHERE boot <> ?1 AND id NOT IN (SELECT worker FROM session)";
+            self.execute(sql, [boot])?;
+        } else {
+            self.execute("DELETE FROM worker WHERE boot <> ?1", [boot])?;
+        }
         self.execute("UPDATE clock SET boot = ?1", [boot])?;
         Ok(true)
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use lockkeeper_core::run::{MOVES, Status};
 use rusqlite::Connection;
 
+use super::machines;
 use crate::StoreError;
 use crate::sqlite::{self, explain};
 
@@ -16,7 +17,9 @@ const APPLICATION_ID: i64 = 0x4c6b_5275;
 /// |---|---|
 /// | 2 | a request stays `QUEUED` until its run has ended; `event` has no counter of its own, a prune leaves one row |
 /// | 3 | workers have labels, and requests need some |
+/// | 4 | only where other machines use the folder: their workers have sessions |
 const VERSION: i64 = 3;
+const SERVED: i64 = 4;
 
 /// Times are in microseconds: `_at` on the wall clock; `_moment`, `give_up_at` and `retry_at` on the clock of this boot.
 ///
@@ -120,6 +123,9 @@ pub(super) fn complete(connection: &Connection, path: &Path) -> Result<(), Store
     let has_labels = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('worker') WHERE name = 'labels')";
     let has_labels: bool =
         connection.query_row(has_labels, [], |row| row.get(0)).map_err(|error| explain(path, error))?;
+    let version: i64 = connection
+        .query_row("SELECT max(user_version, ?1) FROM pragma_user_version", [VERSION], |row| row.get(0))
+        .map_err(|error| explain(path, error))?;
     let labels =
         if has_labels { "" } else { "ALTER TABLE worker ADD COLUMN labels TEXT NOT NULL DEFAULT '';" };
     let script = format!(
@@ -131,7 +137,7 @@ pub(super) fn complete(connection: &Connection, path: &Path) -> Result<(), Store
          DROP TRIGGER IF EXISTS run_moves;
          {}
          UPDATE request SET status = 'QUEUED' WHERE status = 'RUNNING';
-         PRAGMA user_version = {VERSION};
+         PRAGMA user_version = {version};
          COMMIT;",
         trigger()
     );
@@ -150,8 +156,19 @@ pub(super) fn is_complete(connection: &Connection, path: &Path) -> Result<bool, 
     );
     let found = connection.query_row(&sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
     found
-        .map(|(version, indexes)| version == VERSION && indexes == LATER.len() as i64)
+        .map(|(version, indexes)| version >= VERSION && indexes == LATER.len() as i64)
         .map_err(|error| explain(path, error))
+}
+
+/// Makes the tables of a folder that other machines use, unless they are there. The caller holds the write lock.
+pub(super) fn serve(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    machines::make_tables(connection, path, SERVED)
+}
+
+/// Whether the tables of a folder that other machines use are there.
+pub(super) fn is_served(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
+    let sql = "SELECT user_version = ?1 FROM pragma_user_version";
+    connection.query_row(sql, [SERVED], |row| row.get(0)).map_err(|error| explain(path, error))
 }
 
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
@@ -164,7 +181,7 @@ pub(super) fn connect_to_read(path: &Path) -> Result<Connection, StoreError> {
 
 /// Whether the tables exist. Fails if they belong to another program or to a newer version.
 pub(super) fn is_set_up(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
-    let format = sqlite::Format { application_id: APPLICATION_ID, version: VERSION };
+    let format = sqlite::Format { application_id: APPLICATION_ID, version: SERVED };
     sqlite::version(connection, path, format).map(|version| version.is_some())
 }
 

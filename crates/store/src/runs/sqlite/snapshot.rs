@@ -1,5 +1,6 @@
 //! A snapshot: a read transaction on a connection of the pool.
 
+use std::collections::HashMap;
 use std::sync::PoisonError;
 
 use lockkeeper_core::id::{HolderId, RequestId, RunId};
@@ -11,7 +12,8 @@ use super::tables::Tables;
 use super::{RequestCounts, SqliteRunStore, execute, now};
 use crate::StoreError;
 use crate::runs::{
-    AutoRun, Listing, Match, RequestFilter, RunFilter, RunRecords, StoredEvent, StoredRequest, Timing, Worker,
+    AutoRun, KeptOutput, Listing, Match, RequestFilter, RunFilter, RunRecords, StoredEvent, StoredRequest,
+    Timing, Worker,
 };
 use crate::sqlite::Pooled;
 
@@ -175,6 +177,17 @@ impl RunRecords for Snapshot<'_> {
 
     fn workers(&self) -> Result<Vec<Worker>, StoreError> {
         self.tables().workers()
+    }
+
+    fn hosts(&self, runs: &[&RunId]) -> Result<HashMap<RunId, String>, StoreError> {
+        self.tables().hosts(runs)
+    }
+
+    fn output(&self, run: &RunId, attempt: u32, from: u64) -> Result<Option<KeptOutput>, StoreError> {
+        if !self.tables().is_served() {
+            return Ok(None);
+        }
+        self.store.outputs.of(run, attempt, from)
     }
 
     fn auto_run(&self) -> Result<Option<AutoRun>, StoreError> {

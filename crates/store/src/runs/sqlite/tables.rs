@@ -13,7 +13,7 @@ use super::rows::{COLUMNS, read_run, read_run_and_request};
 use crate::StoreError;
 use crate::runs::Moved;
 use crate::runs::columns::Columns;
-use crate::sqlite::explain;
+use crate::sqlite::{explain, is_served};
 
 /// The tables within one transaction.
 pub(super) struct Tables<'t> {
@@ -30,6 +30,11 @@ impl<'t> Tables<'t> {
     /// When the transaction began.
     pub(super) fn now(&self) -> Stamp {
         self.now
+    }
+
+    /// Whether other machines use the folder.
+    pub(super) fn is_served(&self) -> bool {
+        is_served(self.path)
     }
 
     /// One run.
@@ -178,6 +183,12 @@ impl<'t> Tables<'t> {
 
     pub(super) fn damaged(&self, what: String) -> StoreError {
         StoreError::Damaged { address: self.path.display().to_string(), what }
+    }
+
+    /// How many rows this connection has changed so far.
+    #[cfg(feature = "http")]
+    pub(super) fn changes(&self) -> u64 {
+        self.connection.total_changes()
     }
 
     pub(super) fn last_insert_rowid(&self) -> i64 {

@@ -2,12 +2,13 @@
 
 use lockkeeper_core::id::{HolderId, WorkerId};
 use lockkeeper_core::liveness::{Origin, ProcessRef};
+use lockkeeper_core::time::Moment;
 use rusqlite::params;
 
 use super::tables::Tables;
 use crate::StoreError;
 use crate::runs::Worker;
-use crate::runs::columns::{parse, read_labels, write_labels};
+use crate::runs::columns::{parse, read_labels, session_from, write_labels};
 
 impl Tables<'_> {
     /// Inserts a worker.
@@ -37,25 +38,39 @@ impl Tables<'_> {
 
     /// All workers, the oldest first.
     pub(super) fn workers(&self) -> Result<Vec<Worker>, StoreError> {
-        let sql = "SELECT id, holder, host, boot, pid_namespace, pid, pid_started, jobs, started_at, labels
-                   FROM worker ORDER BY started_at, id";
-        self.rows(sql, [], |row| {
-            let (id, labels): (String, String) = (row.get(0)?, row.get(9)?);
-            let (id, labels) = match parse(&id).and_then(|id| Ok((id, read_labels(&labels)?))) {
-                Ok(read) => read,
-                Err(error) => return Ok(Err(error)),
+        let (span, heartbeat, sessions) = if self.is_served() {
+            ("session.span", "session.heartbeat", "LEFT JOIN session ON session.worker = worker.id")
+        } else {
+            ("NULL", "NULL", "")
+        };
+        let sql = format!(
+            "SELECT id, holder, host, boot, pid_namespace, pid, pid_started, jobs, started_at, labels, {span}, {heartbeat}
+             FROM worker {sessions} ORDER BY started_at, id"
+        );
+        self.rows(&sql, [], |row| {
+            let (id, labels, span): (String, String, Option<i64>) = (row.get(0)?, row.get(9)?, row.get(10)?);
+            let (host, boot, jobs, started_at) = (row.get(2)?, row.get(3)?, row.get(7)?, row.get(8)?);
+            let unsigned = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
+            let [holder, pid_namespace, started] = [unsigned(1)?, unsigned(4)?, unsigned(6)?];
+            let (pid, heartbeat) = (row.get(5)?, row.get::<_, Option<i64>>(11)?);
+            let build = || {
+                Ok(Worker {
+                    id: parse(&id)?,
+                    holder: HolderId(holder),
+                    origin: Origin {
+                        host,
+                        boot,
+                        pid_namespace,
+                        session: span.map(session_from).transpose()?,
+                    },
+                    process: ProcessRef { pid, started },
+                    jobs,
+                    labels: read_labels(&labels)?,
+                    started_at,
+                    heartbeat_at: heartbeat.map(Moment::from_micros),
+                })
             };
-            let pid_namespace = row.get::<_, i64>(4)?.cast_unsigned();
-            Ok(Ok(Worker {
-                id,
-                holder: HolderId(row.get::<_, i64>(1)?.cast_unsigned()),
-                origin: Origin { host: row.get(2)?, boot: row.get(3)?, pid_namespace, session: None },
-                process: ProcessRef { pid: row.get(5)?, started: row.get::<_, i64>(6)?.cast_unsigned() },
-                jobs: row.get(7)?,
-                labels,
-                started_at: row.get(8)?,
-                heartbeat_at: None,
-            }))
+            Ok(build())
         })
     }
 }
