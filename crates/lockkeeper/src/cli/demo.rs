@@ -150,8 +150,9 @@ fn run_queue(stage: &mut Stage) -> Result<(), Report> {
         &["submit", "--id", "manual", "--path", "docs/**", "--", "sleep", "0.3"],
         &["submit", "--id", "links", "--path", "docs/links.md", "--", "sleep", "0.3"],
     ] {
-        stage.run(job, 0)?;
+        stage.run_on(job, 0)?;
     }
+    stage.pause()?;
     stage.run(&["work", "--jobs", "4", "--drain"], 0)?;
     stage.run(&["runs"], 0)?;
     stage.say("The queue survives crashes and power cuts, and no job ever runs beside itself.")
