@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::args::{LeaseArgs, NO_TIME, Waiting, wait};
 use super::context::{Context, Globals};
 use super::exec::leases_around;
-use super::obtain::{Obtained, WaitSettings, obtain, reason, ticket_ttl, wait as wait_in_line};
+use super::obtain::{Obtained, WaitSettings, obtain, ticket_ttl, wait as wait_in_line};
 use super::{Verb, print, session_guardian};
 
 /// Acquire a lease that outlives this command; does not wait without --wait
@@ -386,7 +386,7 @@ fn blocked(
         blockers.iter().flat_map(|blocker| &blocker.leases).map(|found| found.witness.clone()).next();
     print::json(&json!({
         "status": "blocked", "lease": null, "holders": holders, "witness": witness, "ticket": ticket,
-        "message": format!("waiting for {}", reason(blockers)), "hint": report.hint(),
+        "message": report.to_string(), "hint": report.hint(),
     }));
     Ok(Exit::Refused)
 }

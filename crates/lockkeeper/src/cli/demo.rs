@@ -122,7 +122,8 @@ fn refuse_deadlock(stage: &mut Stage) -> Result<(), Report> {
         "Ann holds db and waits for cache. Ben holds cache and asks for db: both would wait for ever.",
     )?;
     let both = |stage: &mut Stage, owner: &str, first: &str, second: &str| {
-        let script = format!("echo up; read -r go; exec \"$LOCKKEEPER_DEMO\" exec {second} -- true");
+        let script =
+            format!("echo up; read -r go; exec \"$LOCKKEEPER_DEMO\" exec --owner {owner} {second} -- true");
         stage.start(&["exec", "--owner", owner, first, "--", "sh", "-c", &script], None)
     };
     let mut ann = both(stage, "agent:ann", "db", "cache")?;

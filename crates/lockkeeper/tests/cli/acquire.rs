@@ -130,6 +130,10 @@ fn a_wait_in_vain_without_a_ticket_leaves_nothing_in_line() {
     let lease = world.acquire(&["db", "--owner", "worker:holder"]);
     let blocked = world.run(["acquire", "db", "--ttl", "1m", "--wait=20ms", "--json"]).code(75).json();
     assert_eq!(blocked["ticket"], Value::Null);
+    assert_eq!(
+        blocked["message"], "refused after 20ms: db, held by worker:holder",
+        "it does not wait any more"
+    );
     let waited = world.run(["acquire", "db", "--ttl", "1m", "--wait=20ms"]).code(75);
     waited
         .says("error: refused after 20ms: db, held by worker:holder\nhint: `lockkeeper why db` says more\n");

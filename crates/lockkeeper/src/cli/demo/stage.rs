@@ -16,12 +16,12 @@ use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::cli::print;
+use crate::cli::{print, table};
 
 const TITLE: Style = AnsiColor::Green.on_default().bold();
 const COMMAND: Style = Style::new().bold();
 /// The pause for reading after each output. With the sixteen of them the demo takes less than 20 seconds.
-const PAUSE: Duration = Duration::from_millis(1_100);
+const PAUSE: Duration = Duration::from_secs(1);
 /// How long a process of the demo may take to do its part.
 const LIMIT: Duration = Duration::from_secs(20);
 /// How often the store is read while the demo waits for a ticket.
@@ -230,7 +230,7 @@ impl Stage {
 
     fn print(&self, text: &str) {
         if !self.json {
-            print::out(text);
+            print::out(&table::wrap_terminal(text, 2));
         }
     }
 
