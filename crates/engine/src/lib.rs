@@ -69,7 +69,7 @@ pub use by_name::LeaseByName;
 pub use holding::{LossListener, Supervised};
 pub use leases::{Broken, Ended, Upgrade};
 pub use listing::{ConflictingLease, HolderEntry, Listing, WaiterEntry};
-pub use owner_names::OwnerNames;
+pub use owner_names::{OwnerNames, with_short_ids};
 pub use probe::MachineProbe;
 pub use request_locks::LockFileHolder;
 pub use resident::Resident;

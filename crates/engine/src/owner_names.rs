@@ -76,17 +76,33 @@ impl OwnerNames {
 
     /// The text with every such owner replaced.
     pub fn in_text(&self, text: &str) -> String {
-        let is_part = |c: char| c.is_ascii_alphanumeric() || ":._-".contains(c);
-        let (mut replaced, mut rest) = (String::new(), text);
-        while let Some(start) = rest.find(is_part) {
-            let (before, word) = rest.split_at(start);
-            let (word, after) = word.split_at(word.find(|c| !is_part(c)).unwrap_or(word.len()));
-            replaced.push_str(before);
-            replaced.push_str(self.names.get(word).map_or(word, String::as_str));
-            rest = after;
-        }
-        replaced + rest
+        replaced(text, |word| self.names.get(word).cloned())
     }
+}
+
+/// The text with the last part of each generated id instead of the whole id, also where it names an owner. Nothing is looked up.
+pub fn with_short_ids(text: &str) -> String {
+    replaced(text, |word| {
+        let short = short_id(word);
+        let whole = (short.len() < word.len()).then(|| short.to_owned());
+        whole.or_else(|| by_short_id(word)).or_else(|| short_form(word).map(str::to_owned))
+    })
+}
+
+/// Replaces words of a text. A full stop or colon behind a word is no part of it.
+fn replaced(text: &str, name: impl Fn(&str) -> Option<String>) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || ":._-".contains(c);
+    let (mut replaced, mut rest) = (String::new(), text);
+    while let Some(start) = rest.find(is_part) {
+        let (before, word) = rest.split_at(start);
+        let word = &word[..word.find(|c| !is_part(c)).unwrap_or(word.len())];
+        let word = word.trim_end_matches([':', '.']);
+        let word = if word.is_empty() { &rest[start..=start] } else { word };
+        replaced.push_str(before);
+        replaced.push_str(name(word).as_deref().unwrap_or(word));
+        rest = &rest[start + word.len()..];
+    }
+    replaced + rest
 }
 
 /// `exec:1039` for `exec:1039.5f910fbb3c2a7d44`; none for an owner that a user chose.
@@ -202,6 +218,22 @@ mod tests {
         let text = "db, held by exec:1039.5f910fbb3c2a7d44 (数据), behind exec:1039.5f910fbb3c2a7d45";
         assert_eq!(names.in_text(text), "db, held by make (数据), behind exec:1039.5f910fbb3c2a7d45");
         assert_eq!(names.in_text(""), "");
+    }
+
+    #[test]
+    fn ids_within_texts_are_shortened() {
+        for (text, short) in [
+            (
+                "db is held by run:RUN-20260131-120000-k3x9f2m7qd, position 1",
+                "db is held by run k3x9f2m7qd, position 1",
+            ),
+            ("worker W-20260131-120000-k3x9f2m7qd, attempt 1", "worker k3x9f2m7qd, attempt 1"),
+            ("replaced by RUN-20260131-120000-k3x9f2m7qd.", "replaced by k3x9f2m7qd."),
+            ("db is held by exec:1039.5f910fbb3c2a7d44", "db is held by exec:1039"),
+            ("...: a. worker:1 RUN-2 数据", "...: a. worker:1 RUN-2 数据"),
+        ] {
+            assert_eq!(with_short_ids(text), short);
+        }
     }
 
     #[test]

@@ -80,8 +80,8 @@ pub enum RunError {
     /// There is no such run.
     #[error("there is no run `{0}`")]
     NoRun(String),
-    /// Several run ids fit this text: it is the end of the id, or the beginning of its last part.
-    #[error("`{text}` is the end of several runs: {one}, {other}")]
+    /// Several ids fit this text: it is the end of the id, or the beginning of its last part.
+    #[error("`{text}` is the beginning or end of several ids: runs {} and {}", short_id(one.as_str()), short_id(other.as_str()))]
     Ambiguous {
         /// The text.
         text: String,

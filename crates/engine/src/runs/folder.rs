@@ -24,7 +24,8 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    pub(crate) fn new(state: &Path, run: &RunId) -> Self {
+    /// The folder of this run in a state folder.
+    pub fn new(state: &Path, run: &RunId) -> Self {
         Self { path: state.join("runs").join(run.as_str()) }
     }
 

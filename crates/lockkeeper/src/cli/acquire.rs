@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::args::{LeaseArgs, NO_TIME, Waiting, wait};
 use super::context::{Context, Globals};
 use super::exec::leases_around;
-use super::obtain::{WaitSettings, obtain, reason, ticket_ttl, wait as wait_in_line};
+use super::obtain::{Obtained, WaitSettings, obtain, ticket_ttl, wait as wait_in_line};
 use super::{Verb, print, session_guardian};
 
 /// Acquire a lease that outlives this command; does not wait without --wait
@@ -61,10 +61,11 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         if let Some(engine) = context.existing_engine()?
             && let Some(id) = known_ticket(context, args, &engine, name)?
         {
-            match resume_as(context, &engine, id, &resumer(context, args, &engine, id)?, &settings)? {
+            let resumed = resume_as(context, &engine, id, &resumer(context, args, &engine, id)?, &settings)?;
+            match resumed.acquired {
                 // The ticket was reaped. If the user gave names or paths, the command requests them again.
                 Acquired::Gone if !nothing_named && !is_generated(name) => {}
-                acquired => return print_result(context, &engine, acquired, &settings, None),
+                _ => return print_result(context, engine, resumed, &settings),
             }
         } else if nothing_named || is_generated(name) {
             return Err(Report::new(Exit::Refused, "TICKET_UNKNOWN", format!("there is no ticket `{name}`"))
@@ -91,15 +92,18 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         agent: None,
     };
     let request = AcquireRequest { claim, priority, under: leases_around(context), wait: None, join: named };
-    let acquired = match obtain(context, &engine, request, &settings)?.acquired {
-        Acquired::Granted(grant) if grant.joined => {
+    let obtained = obtain(context, &engine, request, &settings)?;
+    if let Acquired::Granted(grant) = obtained.acquired {
+        let (grant, because) = if grant.joined {
             let grant = extend(&engine, grant, binding.ttl)?;
             let because = terms(&grant.lease);
-            return print_result(context, &engine, Acquired::Granted(grant), &settings, Some(&because));
-        }
-        acquired => acquired,
-    };
-    print_result(context, &engine, acquired, &settings, Some(&binding.because))
+            (grant, because)
+        } else {
+            (grant, binding.because)
+        };
+        return print_granted(context, &engine, &grant, Some(&because));
+    }
+    print_result(context, engine, obtained, &settings)
 }
 
 /// What the lease is tied to: a process, or only its TTL.
@@ -259,14 +263,14 @@ fn resume_as(
     id: LeaseId,
     resumer: &Resumer,
     settings: &WaitSettings,
-) -> Result<Acquired, Report> {
+) -> Result<Obtained, Report> {
     if settings.waiting == Waiting::No {
-        return Ok(engine.resume_now(id, resumer, None)?.into());
+        let acquired = engine.resume_now(id, resumer, None)?.into();
+        return Ok(Obtained { acquired, signal: None });
     }
-    let waited = wait_in_line(context, engine, settings, |options, progress| {
+    wait_in_line(context, engine, settings, |options, progress| {
         Ok(engine.resume_as(id, resumer, ticket_ttl(context), options, progress)?)
-    });
-    Ok(waited?.acquired)
+    })
 }
 
 /// Waits with a ticket of this owner that stands in line already.
@@ -275,69 +279,29 @@ pub(super) fn resume(
     engine: &Engine,
     id: LeaseId,
     settings: &WaitSettings,
-) -> Result<Acquired, Report> {
+) -> Result<Obtained, Report> {
     if settings.waiting == Waiting::No {
-        return Ok(engine.check_ticket(id, None)?.into());
+        return Ok(Obtained { acquired: engine.check_ticket(id, None)?.into(), signal: None });
     }
-    let waited = wait_in_line(context, engine, settings, |options, progress| {
+    wait_in_line(context, engine, settings, |options, progress| {
         Ok(engine.resume(id, ticket_ttl(context), options, progress)?)
-    });
-    Ok(waited?.acquired)
+    })
 }
 
 fn print_result(
     context: &Context,
-    engine: &Engine,
-    acquired: Acquired,
+    engine: Engine,
+    obtained: Obtained,
     settings: &WaitSettings,
-    because: Option<&str>,
 ) -> Result<Exit, Report> {
-    match acquired {
-        Acquired::Granted(grant) => {
-            let lease = &grant.lease;
-            if !grant.joined {
-                session_guardian::keep_for_its_process(context, lease).inspect_err(|_| {
-                    // Nobody would renew it.
-                    let _ = engine.release(lease.id, Some(lease.token));
-                })?;
-            }
-            let what = if grant.joined { "already yours" } else { "acquired" };
-            let held = because.map_or(String::new(), |because| format!(", held {because}"));
-            let message = format!(
-                "{what}: {} as {} (token {}){held}",
-                print::targets(&lease.claim),
-                lease.id,
-                lease.token
-            );
-            if context.json {
-                print::json(&json!({
-                    "status": "acquired", "lease": print::lease(lease, engine.now()?), "holders": [], "witness": null,
-                    "ticket": lease.claim.ticket.as_ref().map(|name| name.as_str()), "message": message, "hint": null,
-                }));
-            } else {
-                print::data(&lease.id.to_string());
-            }
-            let (id, joined) = (lease.id, grant.joined);
-            let kept = if joined {
-                format!("{id} was yours before, and stays")
-            } else {
-                format!("{id} was released")
-            };
-            print::check_written(&kept).inspect_err(|_| {
-                // The caller does not know of it.
-                let _ = (!joined).then(|| engine.release(id, Some(lease.token)));
-            })?;
-            if !context.json {
-                print::talk(&message);
-            }
-            Ok(Exit::Done)
-        }
+    match obtained.acquired {
+        Acquired::Granted(grant) => print_granted(context, &engine, &grant, None),
         Acquired::Held(blockers) => {
             let report = match settings.waiting {
                 Waiting::No => print::held_here(context, &blockers, None),
-                Waiting::For(_) | Waiting::Forever => print::still_held(context, &blockers),
+                Waiting::For(_) | Waiting::Forever => print::still_held(context, &blockers, settings.waiting),
             };
-            blocked(context, engine, &blockers, report, None)
+            blocked(context, &engine, &blockers, report, None)
         }
         Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
             let name = waiting.ticket.claim.ticket.as_ref().map(|name| name.as_str().to_owned());
@@ -345,13 +309,61 @@ fn print_result(
             let ticket = settings.keep_ticket.then_some(ticket.as_str());
             let report = match ticket {
                 Some(_) => print::held_here(context, &waiting.blockers, ticket),
-                None => print::still_held(context, &waiting.blockers),
+                None => print::still_held(context, &waiting.blockers, settings.waiting),
             };
-            blocked(context, engine, &waiting.blockers, report, ticket)
+            let Some(signal) = obtained.signal else {
+                return blocked(context, &engine, &waiting.blockers, report, ticket);
+            };
+            if context.json {
+                blocked(context, &engine, &waiting.blockers, report, ticket)?;
+            } else if let (Some(_), Some(hint)) = (ticket, report.hint()) {
+                print::talk(hint);
+            }
+            // This process may end by the signal.
+            drop(engine);
+            Ok(print::interrupted(signal))
         }
         Acquired::Deadlock(links) => Err(print::deadlock(&links)),
         Acquired::Gone => Err(print::ticket_gone()),
     }
+}
+
+fn print_granted(
+    context: &Context,
+    engine: &Engine,
+    grant: &Grant,
+    because: Option<&str>,
+) -> Result<Exit, Report> {
+    let lease = &grant.lease;
+    if !grant.joined {
+        session_guardian::keep_for_its_process(context, lease).inspect_err(|_| {
+            // Nobody would renew it.
+            let _ = engine.release(lease.id, Some(lease.token));
+        })?;
+    }
+    let what = if grant.joined { "already yours" } else { "acquired" };
+    let held = because.map_or(String::new(), |because| format!(", held {because}"));
+    let message =
+        format!("{what}: {} as {} (token {}){held}", print::targets(&lease.claim), lease.id, lease.token);
+    if context.json {
+        print::json(&json!({
+            "status": "acquired", "lease": print::lease(lease, engine.now()?), "holders": [], "witness": null,
+            "ticket": lease.claim.ticket.as_ref().map(|name| name.as_str()), "message": message, "hint": null,
+        }));
+    } else {
+        print::data(&lease.id.to_string());
+    }
+    let (id, joined) = (lease.id, grant.joined);
+    let kept =
+        if joined { format!("{id} was yours before, and stays") } else { format!("{id} was released") };
+    print::check_written(&kept).inspect_err(|_| {
+        // The caller does not know of it.
+        let _ = (!joined).then(|| engine.release(id, Some(lease.token)));
+    })?;
+    if !context.json {
+        print::talk(&message);
+    }
+    Ok(Exit::Done)
 }
 
 fn blocked(
@@ -374,7 +386,7 @@ fn blocked(
         blockers.iter().flat_map(|blocker| &blocker.leases).map(|found| found.witness.clone()).next();
     print::json(&json!({
         "status": "blocked", "lease": null, "holders": holders, "witness": witness, "ticket": ticket,
-        "message": format!("waiting for {}", reason(blockers)), "hint": report.hint(),
+        "message": report.to_string(), "hint": report.hint(),
     }));
     Ok(Exit::Refused)
 }

@@ -9,7 +9,7 @@ use lockkeeper_engine::views::AgentView;
 use lockkeeper_platform::wall_clock;
 
 use super::context::{Context, Globals};
-use super::table::{plain, table};
+use super::table::{list, plain};
 use super::{Verb, print};
 
 /// How many files of an agent are shown.
@@ -37,7 +37,7 @@ impl Verb for Args {
             // Notes and file names come from others, so they are not trusted.
             let safe = |row: Vec<String>| row.iter().map(|cell| plain(cell)).collect();
             let rows: Vec<Vec<String>> = agents.iter().map(to_row).map(safe).collect();
-            print::out(&table(&["OWNER", "STATE", "WORKS ON", "NOTE", "DENIED"], &rows));
+            print::out(&list(&["OWNER", "STATE", "WORKS ON", "NOTE", "DENIED"], &rows));
         }
         if let Some(last) = board.incidents.last() {
             print::talk(&format!(

@@ -122,7 +122,8 @@ fn refuse_deadlock(stage: &mut Stage) -> Result<(), Report> {
         "Ann holds db and waits for cache. Ben holds cache and asks for db: both would wait for ever.",
     )?;
     let both = |stage: &mut Stage, owner: &str, first: &str, second: &str| {
-        let script = format!("echo up; read -r go; exec \"$LOCKKEEPER_DEMO\" exec {second} -- true");
+        let script =
+            format!("echo up; read -r go; exec \"$LOCKKEEPER_DEMO\" exec --owner {owner} {second} -- true");
         stage.start(&["exec", "--owner", owner, first, "--", "sh", "-c", &script], None)
     };
     let mut ann = both(stage, "agent:ann", "db", "cache")?;
@@ -150,8 +151,9 @@ fn run_queue(stage: &mut Stage) -> Result<(), Report> {
         &["submit", "--id", "manual", "--path", "docs/**", "--", "sleep", "0.3"],
         &["submit", "--id", "links", "--path", "docs/links.md", "--", "sleep", "0.3"],
     ] {
-        stage.run(job, 0)?;
+        stage.run_on(job, 0)?;
     }
+    stage.pause()?;
     stage.run(&["work", "--jobs", "4", "--drain"], 0)?;
     stage.run(&["runs"], 0)?;
     stage.say("The queue survives crashes and power cuts, and no job ever runs beside itself.")

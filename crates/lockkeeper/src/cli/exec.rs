@@ -66,8 +66,11 @@ impl Args {
     }
 }
 
-/// Reports that another owner holds it. Without flags, this command would have waited.
-fn refused(context: &Context, blockers: &[Blocker]) -> Report {
+/// Reports that another owner holds it, after the wait that was wanted. Without flags, this command would have waited.
+fn refused(context: &Context, blockers: &[Blocker], waiting: Waiting) -> Report {
+    if matches!(waiting, Waiting::For(limit) if !limit.is_zero()) {
+        return print::still_held(context, blockers, waiting);
+    }
     let witness = blockers.iter().flat_map(|blocker| &blocker.leases).next().map(|found| &found.witness);
     let why = witness
         .map_or_else(String::new, |one| format!("; `lockkeeper why {}` says more", one.escape_debug()));
@@ -119,9 +122,9 @@ fn run(context: &Context, args: Args) -> Result<Exit, Report> {
     }
     let lease = match obtained.acquired {
         Acquired::Granted(Grant { lease, .. }) => lease,
-        Acquired::Held(blockers) => return Err(refused(context, &blockers)),
-        Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
-            return Err(refused(context, &waiting.blockers));
+        Acquired::Held(blockers) => return Err(refused(context, &blockers, waiting)),
+        Acquired::Waiting(line) | Acquired::Interrupted(line) => {
+            return Err(refused(context, &line.blockers, waiting));
         }
         Acquired::Deadlock(links) => return Err(print::deadlock(&links)),
         Acquired::Gone => return Err(print::ticket_gone()),

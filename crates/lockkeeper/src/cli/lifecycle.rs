@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::args::{LeaseSelector, NO_TIME, Waiting, ttl, wait};
 use super::context::{Context, Globals};
 use super::exec::leases_around;
-use super::obtain::{WaitSettings, grace, ticket_ttl, wait as wait_in_line};
+use super::obtain::{Obtained, WaitSettings, grace, ticket_ttl, wait as wait_in_line};
 use super::{Verb, print};
 
 /// Renew a lease: its TTL starts again
@@ -220,23 +220,27 @@ fn downgrade(context: &Context, args: &DowngradeArgs) -> Result<Exit, Report> {
 fn upgrade(context: &Context, args: &UpgradeArgs) -> Result<Exit, Report> {
     let waiting = wait(args.wait.as_deref())?.unwrap_or(Waiting::No);
     let (engine, caller, id) = find(context, &args.which, &args.who)?;
-    let acquired = if waiting == Waiting::No {
+    let Obtained { acquired, signal } = if waiting == Waiting::No {
         let outcome = engine.upgrade(id, caller, None)?;
-        outcome.map_err(|error| refusal(&engine, &args.which, error))?.into()
+        let acquired = outcome.map_err(|error| refusal(&engine, &args.which, error))?.into();
+        Obtained { acquired, signal: None }
     } else {
         let settings = WaitSettings { waiting, keep_ticket: false, signals_win: false, quiet: false };
-        let waited = wait_in_line(context, &engine, &settings, |options, progress| {
+        wait_in_line(context, &engine, &settings, |options, progress| {
             let upgraded = engine.upgrade_and_wait(id, caller, ticket_ttl(context), options, progress)?;
             upgraded.map_err(|error| refusal(&engine, &args.which, error))
-        });
-        waited?.acquired
+        })?
     };
+    if let Some(signal) = signal {
+        drop(engine);
+        return Ok(print::interrupted(signal));
+    }
     match acquired {
         Acquired::Granted(grant) => print_result(context, &engine, "upgraded", &grant.lease),
         Acquired::Held(blockers) if waiting == Waiting::No => Err(print::held(&blockers, None)),
-        Acquired::Held(blockers) => Err(print::still_held(context, &blockers)),
-        Acquired::Waiting(waiting) | Acquired::Interrupted(waiting) => {
-            Err(print::still_held(context, &waiting.blockers))
+        Acquired::Held(blockers) => Err(print::still_held(context, &blockers, waiting)),
+        Acquired::Waiting(line) | Acquired::Interrupted(line) => {
+            Err(print::still_held(context, &line.blockers, waiting))
         }
         Acquired::Deadlock(links) => Err(print::deadlock(&links)),
         Acquired::Gone => Err(print::ticket_gone()),

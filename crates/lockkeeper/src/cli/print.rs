@@ -22,6 +22,7 @@ use lockkeeper_platform::signal::Signal;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::args::Waiting;
 use super::context::Context;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -242,18 +243,31 @@ fn held_because(reason: &str, blockers: &[Blocker], ticket: Option<&str>) -> Rep
         }
         (None, None) => "others are in line before you: wait with --wait".to_owned(),
     };
-    let report = Report::new(Exit::Refused, "LOCK_HELD", format!("refused: {reason}")).with_hint(hint);
+    refused(&format!("refused: {reason}"), blockers, ticket).with_hint(hint)
+}
+
+fn refused(sentence: &str, blockers: &[Blocker], ticket: Option<&str>) -> Report {
+    let report = Report::new(Exit::Refused, "LOCK_HELD", sentence);
     report.with_context("holders", to_value(obstacles(blockers))).with_context("ticket", ticket)
 }
 
 /// Reports that another owner still holds it after a wait.
-pub(super) fn still_held(context: &Context, blockers: &[Blocker]) -> Report {
+pub(super) fn still_held(context: &Context, blockers: &[Blocker], waiting: Waiting) -> Report {
     let found = blockers.iter().flat_map(|blocker| &blocker.leases).next();
-    let why = found.map_or_else(String::new, |found| {
-        format!("; `lockkeeper why {}` says more", found.witness.escape_debug())
-    });
-    held_here(context, blockers, None)
-        .with_hint(format!("--wait without a time waits as long as it takes{why}"))
+    let hint = match found {
+        Some(found) => format!("`lockkeeper why {}` says more", found.witness.escape_debug()),
+        None => "`lockkeeper locks` shows who is in line".to_owned(),
+    };
+    let names = if context.json {
+        OwnerNames::default()
+    } else {
+        OwnerNames::of_blockers(blockers, &context.location.root)
+    };
+    let waited = match waiting {
+        Waiting::For(limit) => format!(" after {}", span(limit)),
+        Waiting::No | Waiting::Forever => String::new(),
+    };
+    refused(&format!("refused{waited}: {}", names.in_text(&reason(blockers))), blockers, None).with_hint(hint)
 }
 
 /// Reports that the ticket was removed.

@@ -11,7 +11,7 @@ use lockkeeper_engine::messages::Messages;
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::queue::{self, FailedCheck, QueueBusy, QueueRunner, QueueStop};
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_engine::runs::{AutoRun, Runs};
+use lockkeeper_engine::runs::{AutoRun, Runs, short_id};
 use lockkeeper_engine::views::{PassedOverView, QueueRunView, QueueStopView};
 use lockkeeper_engine::work::{ControlListener, Worker, WorkerEvent};
 use lockkeeper_formats::aiflow::Aiflow;
@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::context::{Context, Globals};
-use super::work::{LockFormat, Place, in_words};
+use super::work::{EventWords, LockFormat, Place};
 use super::{Verb, doctor, print, table};
 
 /// Execute requests one by one, under the lock of the queue
@@ -102,11 +102,12 @@ fn list(context: &Context, place: &Place) -> Result<Exit, Report> {
         return Ok(Exit::Done);
     }
     if let Some(auto) = auto {
-        let current =
-            auto.current.map_or_else(String::new, |run| context.say("queue.now", &[("run", run.as_str())]));
+        let current = auto
+            .current
+            .map_or_else(String::new, |run| context.say("queue.now", &[("run", short_id(run.as_str()))]));
         let stopping = if auto.stop { context.say("queue.stopping", &[]) } else { String::new() };
         let values = [
-            ("worker", auto.worker.as_str()),
+            ("worker", short_id(auto.worker.as_str())),
             ("count", &auto.runs.to_string()),
             ("current", &current),
             ("stopping", &stopping),
@@ -121,13 +122,13 @@ fn list(context: &Context, place: &Place) -> Result<Exit, Report> {
             print::talk(&context.say("queue.held_elsewhere", &[("holder", &table::plain(holder))]));
         }
         (Some(next), None) => {
-            print::data(&context.say("queue.next", &[("request", &table::plain(next.as_str()))]));
+            print::data(&context.say("queue.next", &[("request", &table::plain(short_id(next.as_str())))]));
         }
         (None, None) => print::talk(&context.say("queue.nothing_ready", &[])),
     }
     for (id, reason) in &selection.passed_over {
         let why = context.say(&format!("passed_over.{reason}"), &[]);
-        print::data(&format!("{}  {reason}: {why}", table::plain(id.as_str())));
+        print::data(&format!("{}  {why}", table::plain(short_id(id.as_str()))));
     }
     Ok(Exit::Done)
 }
@@ -191,7 +192,7 @@ fn auto(context: &Context, args: &AutoArgs) -> Result<Exit, Report> {
 
 /// Why the queue stopped, in words: the reason, the check that failed, and what to do.
 fn stopped(context: &Context, stop: &QueueStopView) -> String {
-    let run = stop.run_id.as_deref().map_or_else(String::new, |run| format!(" ({run})"));
+    let run = stop.run_id.as_deref().map_or_else(String::new, |run| format!(" ({})", short_id(run)));
     let mut lines = vec![context.say("queue.stopped", &[("why", &stop.message), ("run", &run)])];
     if let Some(check) = &stop.check {
         // The store keeps the English sentences of the check.
@@ -222,10 +223,10 @@ fn stop(context: &Context, now: bool) -> Result<Exit, Report> {
 
 fn queue_runner(context: &Context, place: &Place) -> Result<(QueueRunner, Registration), Report> {
     let signals = Signals::receive(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(OpenError::Machine)?;
-    let (json, phrases) = (context.json, std::sync::Arc::clone(context.phrases()));
+    let (json, words) = (context.json, EventWords::new(context));
     let listener = Box::new(move |event: &WorkerEvent| {
         if !json {
-            print::talk(&in_words(event, &phrases));
+            print::talk(&words.of(event));
         }
     });
     let runs = Runs::at(&context.location)?;

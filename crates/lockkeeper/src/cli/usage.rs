@@ -1,5 +1,7 @@
 //! Usage errors of clap as reports: one sentence and a hint, like all other errors.
 
+mod near;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lockkeeper_engine::report::Report;
 
@@ -23,7 +25,11 @@ fn hint(error: &clap::Error, words: &[String]) -> String {
     if let Some(line) = missing_dashes(error, words) {
         return format!("put `--` before the command: {line}");
     }
-    if let Some(meant) = habit(error) {
+    let command = command_of(error, words);
+    if let Some(meant) = near_miss(error, &command, words) {
+        return meant;
+    }
+    if let Some(meant) = habit(error, &command) {
         return meant.to_owned();
     }
     let suggested =
@@ -37,44 +43,76 @@ fn hint(error: &clap::Error, words: &[String]) -> String {
     {
         return format!("possible values: {}", values.join(", "));
     }
-    format!("`{} --help` lists the arguments", command_of(error))
+    format!("`{command} --help` lists the arguments")
 }
 
-/// Whether a suggested flag begins with the same letter as the unknown one. Other suggestions are rarely right.
+/// Whether a suggested flag begins with the same letter as the unknown one. Other suggestions are rarely right. What takes the locks of
+/// others is suggested only to those who began to write it.
 fn begins_alike(meant: &str, error: &clap::Error) -> bool {
+    if meant == "force-release-all" {
+        return first_of(error, ContextKind::InvalidSubcommand)
+            .is_some_and(|given| given.starts_with("force"));
+    }
     let letter = |flag: &str| flag.trim_start_matches('-').chars().next();
     let given =
         first_of(error, ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
     given.is_none_or(|given| letter(given) == letter(meant))
 }
 
+/// The right command with the words of the user, where it is known.
+fn near_miss(error: &clap::Error, command: &str, words: &[String]) -> Option<String> {
+    let after = |word: &str| {
+        let place = words.iter().position(|one| one == word)?;
+        words.get(place + 1..)
+    };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let word = first_of(error, ContextKind::InvalidSubcommand)?;
+            near::command(command, word, after(word)?)
+        }
+        ErrorKind::UnknownArgument => {
+            let given = first_of(error, ContextKind::InvalidArg)?;
+            let (many, last) = command.rsplit_once(' ')?;
+            // `runs cancel` is for many runs, and `run cancel` for one.
+            if many == "lockkeeper runs" && !given.starts_with('-') {
+                return near::command(many, last, after(last)?);
+            }
+            near::flag(command, given, words)
+        }
+        _ => None,
+    }
+}
+
 /// The command for a word that other programs use for the same thing.
-fn habit(error: &clap::Error) -> Option<&'static str> {
-    if error.kind() == ErrorKind::UnknownArgument && command_of(error) == "lockkeeper locks" {
+fn habit(error: &clap::Error, command: &str) -> Option<&'static str> {
+    if error.kind() == ErrorKind::UnknownArgument && command == "lockkeeper locks" {
         let flag = first_of(error, ContextKind::InvalidArg)?;
         return matches!(flag, "--path" | "--name" | "--pattern" | "--file").then_some(
             "`lockkeeper why NAME` or `lockkeeper why PATH` tells who holds it, `lockkeeper locks` lists everything",
         );
     }
-    if error.kind() != ErrorKind::InvalidSubcommand || command_of(error) != "lockkeeper" {
+    if error.kind() != ErrorKind::InvalidSubcommand || command != "lockkeeper" {
         return None;
     }
     Some(match first_of(error, ContextKind::InvalidSubcommand)? {
         "ls" | "list" | "show" => {
             "`lockkeeper locks` lists what is held, `lockkeeper requests` what is queued, `lockkeeper` shows both"
         }
-        "ps" | "top" | "jobs" | "history" => {
+        "ps" | "top" | "job" | "jobs" | "history" => {
             "`lockkeeper runs` lists runs, `lockkeeper locks` the processes that hold locks"
         }
         "log" | "logs" | "tail" => "`lockkeeper run logs RUN` prints the output of a run",
         "unlock" | "free" => "`lockkeeper release LEASE` gives a lease back; `lockkeeper locks` lists them",
-        "lock" | "flock" | "with" => {
+        "lock" | "flock" | "with" | "hold" => {
             "`lockkeeper exec NAME -- CMD` runs a command under a lock, `lockkeeper acquire NAME` takes one"
         }
         "kill" | "cancel" | "stop" => {
             "`lockkeeper run cancel RUN` ends a run, `lockkeeper locks break LEASE` takes a lease away"
         }
         "retry" => "`lockkeeper run retry RUN` runs a request again",
+        "rm" | "remove" | "delete" => {
+            "`lockkeeper release LEASE` gives a lease back, `lockkeeper run cancel RUN` ends a run"
+        }
         "break" | "force" => "`lockkeeper locks break LEASE` takes a lease away",
         "add" | "enqueue" => "`lockkeeper submit -- CMD` puts a command into the queue",
         "start" | "worker" | "daemon" => "`lockkeeper work` executes the queue; locks need no daemon",
@@ -86,6 +124,7 @@ fn habit(error: &clap::Error) -> Option<&'static str> {
         }
         "watch" | "follow" => "`lockkeeper locks --watch` and `lockkeeper runs --watch` update live",
         "who" | "info" => "`lockkeeper locks` lists who holds what, `lockkeeper why NAME` says why",
+        "version" => "`lockkeeper --version` prints it",
         "agents" => "`lockkeeper board` lists the coding agents",
         _ => return None,
     })
@@ -123,11 +162,21 @@ fn first_of(error: &clap::Error, kind: ContextKind) -> Option<&str> {
     }
 }
 
-/// The command from the usage line, such as `lockkeeper locks break`.
-fn command_of(error: &clap::Error) -> String {
+/// The command, such as `lockkeeper locks break`: from the usage line, else from the words of the user.
+fn command_of(error: &clap::Error, words: &[String]) -> String {
     let text = error.to_string();
-    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("lockkeeper");
-    let is_word = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
-    let words: Vec<&str> = usage.split(' ').take_while(is_word).collect();
-    words.join(" ")
+    if let Some(usage) = text.lines().find_map(|line| line.strip_prefix("Usage: ")) {
+        let is_word = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+        let words: Vec<&str> = usage.split(' ').take_while(is_word).collect();
+        return words.join(" ");
+    }
+    let root = super::command_line();
+    let (mut command, mut name) = (&root, root.get_name().to_owned());
+    for word in words.iter().take_while(|word| *word != "--") {
+        if let Some(below) = command.find_subcommand(word) {
+            command = below;
+            name.push_str(&format!(" {word}"));
+        }
+    }
+    name
 }

@@ -100,7 +100,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         let Some(ticket) = &denial.ticket else { return Err(print::deadlock(&denial.cycle)) };
         let waiting = Waiting::For(until.saturating_duration_since(Instant::now()));
         let line = WaitSettings { waiting, keep_ticket: true, signals_win: false, quiet: false };
-        match resume(context, &engine, ticket.id, &line)? {
+        match resume(context, &engine, ticket.id, &line)?.acquired {
             Acquired::Granted(grant) => received.push(grant.lease),
             Acquired::Gone => {}
             Acquired::Waiting(_) | Acquired::Interrupted(_) | Acquired::Held(_) => {

@@ -158,13 +158,16 @@ fn as_text(evidence: &Evidence) -> String {
         text.push_str(&format!("  what to do: {}\n", chain.advice));
     }
     for waiter in &evidence.waiters {
+        let (state, because) = if waiter.verdict.is_free() {
+            ("gone".to_owned(), "it will be skipped".to_owned())
+        } else {
+            (format!("waiting, position {}", waiter.position), table::plain(&reason(&waiter.blockers)))
+        };
         text.push_str(&format!(
-            "\nwaiting, position {}: {} of {} for {}: {}\n",
-            waiter.position,
+            "\n{state}: {} of {} for {}: {because}\n",
             waiter.ticket.id.as_ticket(),
             table::plain(waiter.ticket.claim.owner.as_str()),
             format_span(evidence.now.since(waiter.ticket.enqueued_at)),
-            table::plain(&reason(&waiter.blockers)),
         ));
     }
     text

@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use lockkeeper_core::id::{Name, RequestId, RunId};
 use lockkeeper_core::request::Request;
-use lockkeeper_core::run::{Run, Status};
+use lockkeeper_core::run::{Reason, Run, Status};
 use lockkeeper_core::time::{format_span, parse_span};
 use lockkeeper_engine::executors::{self, ExecutorFormat};
 use lockkeeper_engine::messages::{Phrases, said};
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::new_request::labels;
-use lockkeeper_engine::runs::{Runs, Stuck};
+use lockkeeper_engine::runs::{RunFolder, Runs, Stuck, short_id};
+use lockkeeper_engine::with_short_ids;
 use lockkeeper_engine::work::{Listener, Settings, Worker, WorkerEvent, unattended_runs};
 use lockkeeper_formats::aiflow::Aiflow;
 use lockkeeper_formats::status::StatusLog;
@@ -27,6 +28,7 @@ use serde_json::json;
 
 use super::context::{Context, Globals};
 use super::obtain::grace;
+use super::runs::rows::{has_failed, named, typed};
 use super::work_live::Live;
 use super::{Verb, print, table};
 
@@ -129,7 +131,8 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let runs = context.runs_to_queue(args.quiet)?;
     let _registered = executors::register(&context.location.state, ExecutorFormat::of(&settings))?;
     let status = StatusLog::open(args.place.status_dir(context))?;
-    let live = !context.json && !args.quiet && std::io::stderr().is_terminal();
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let live = !context.json && !args.quiet && std::io::stderr().is_terminal() && !dumb;
     let live = live
         .then(|| Live::begin(args.jobs, Arc::clone(context.phrases())))
         .transpose()
@@ -137,8 +140,8 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let counts = Arc::new(Mutex::new(Counts::default()));
     let talk = match &live {
         Some(live) => {
-            let (show, phrases) = (live.listener(), Arc::clone(context.phrases()));
-            Box::new(move |event: &WorkerEvent| show(event, in_words(event, &phrases))) as Box<Listener>
+            let (show, words) = (live.listener(), EventWords::new(context));
+            Box::new(move |event: &WorkerEvent| show(event, words.of(event))) as Box<Listener>
         }
         None => lines(context, args.quiet),
     };
@@ -148,8 +151,9 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let leases = context.engine_to_execute()?;
     let worker = Worker::begin(runs, leases, settings, args.jobs, Some(status), listener)?;
     if !args.quiet && !context.json && live.is_none() {
-        let (id, jobs) = (worker.id().to_string(), args.jobs.to_string());
-        print::talk(&context.say("work.begins", &[("worker", &id), ("jobs", &jobs)]));
+        let jobs = args.jobs.to_string();
+        let values = [("worker", short_id(worker.id().as_str())), ("jobs", &jobs)];
+        print::talk(&context.say("work.begins", &values));
     }
     let worked = worker.run(&signals, args.drain);
     drop(worker);
@@ -211,8 +215,8 @@ fn without_worker(context: &Context, requests: &[Request]) -> String {
 /// Names runs that nobody looks after, and that cannot be looked after from here.
 fn out_of_reach(context: &Context, runs: &[(RunId, Option<u32>)]) -> String {
     let item = |(run, user): &(RunId, Option<u32>)| match user {
-        Some(user) => said("work.of_user").with("run", run.to_string()).with("user", user.to_string()),
-        None => said("work.of_namespace").with("run", run.to_string()),
+        Some(user) => said("work.of_user").with("run", short_id(run.as_str())).with("user", user.to_string()),
+        None => said("work.of_namespace").with("run", short_id(run.as_str())),
     };
     let list = said("work.out_of_reach").with_list("list", runs.iter().map(item));
     with_hint(context, &context.phrases().put(&list), &context.say("work.out_of_reach_hint", &[]))
@@ -288,7 +292,7 @@ fn on_own_thread(listener: Box<Listener>, quiet: bool) -> Result<(Box<Listener>,
 
 /// Prints one line for each event.
 fn lines(context: &Context, quiet: bool) -> Box<Listener> {
-    let (json, phrases) = (context.json, Arc::clone(context.phrases()));
+    let (json, words) = (context.json, EventWords::new(context));
     Box::new(move |event| {
         // A line that cannot be printed is no reason to fail.
         let _ = if json {
@@ -296,42 +300,80 @@ fn lines(context: &Context, quiet: bool) -> Box<Listener> {
         } else if quiet && !matches!(event, WorkerEvent::Warning(_)) {
             Ok(())
         } else {
-            writeln!(std::io::stderr().lock(), "{}", print::for_terminal(&in_words(event, &phrases)))
+            writeln!(std::io::stderr().lock(), "{}", print::for_terminal(&words.of(event)))
         };
     })
 }
 
-pub(super) fn in_words(event: &WorkerEvent, phrases: &Phrases) -> String {
-    let about = |key: &str, run: &Run, more: &[(&str, &str)]| {
-        let name = format!("{} {}", run.id, table::plain(run.request.as_str()));
-        phrases.fill(key, &[&[("run", name.as_str())], more].concat())
-    };
-    match event {
-        WorkerEvent::Started(run) if run.attempt() > 1 => {
-            about("work.started_again", run, &[("attempt", &run.attempt().to_string())])
-        }
-        WorkerEvent::Started(run) => about("work.started", run, &[]),
-        WorkerEvent::Waiting(run, why) => about("work.waits", run, &[("why", &table::plain(why))]),
-        WorkerEvent::Retrying(run) => about("work.retrying", run, &[]),
-        WorkerEvent::Ended(run) => {
-            let took = run.completed_at().zip(run.started_at()).map_or_else(String::new, |(end, start)| {
-                phrases.fill("work.took", &[("span", &format_span(end.moment.since(start.moment)))])
-            });
-            let reason = run.reason().map_or_else(String::new, |reason| {
-                let reason = ("reason", reason.as_str());
-                match run.ending().map(|ending| ending.exit_code().to_string()) {
-                    Some(code) => phrases.fill("work.reason_code", &[reason, ("code", &code)]),
-                    None => phrases.fill("work.reason", &[reason]),
+/// Puts worker events into the language of the user.
+pub(super) struct EventWords {
+    phrases: Arc<Phrases>,
+    /// The state folder, which has the output of the runs.
+    state: PathBuf,
+}
+
+impl EventWords {
+    pub(super) fn new(context: &Context) -> Self {
+        Self { phrases: Arc::clone(context.phrases()), state: context.location.state.clone() }
+    }
+
+    /// An event as a line, or as lines, for people.
+    pub(super) fn of(&self, event: &WorkerEvent) -> String {
+        let about = |key: &str, run: &Run, more: &[(&str, &str)]| {
+            let name = named(run);
+            self.phrases.fill(key, &[&[("run", name.as_str())], more].concat())
+        };
+        match event {
+            WorkerEvent::Started(run) if run.attempt() > 1 => {
+                about("work.started_again", run, &[("attempt", &run.attempt().to_string())])
+            }
+            WorkerEvent::Started(run) => about("work.started", run, &[]),
+            WorkerEvent::Waiting(run, why) => {
+                about("work.waits", run, &[("why", &table::plain(&with_short_ids(why)))])
+            }
+            WorkerEvent::Retrying(run) => about("work.retrying", run, &[]),
+            WorkerEvent::Ended(run) => {
+                let took =
+                    run.completed_at().zip(run.started_at()).map_or_else(String::new, |(end, start)| {
+                        self.phrases
+                            .fill("work.took", &[("span", &format_span(end.moment.since(start.moment)))])
+                    });
+                let (status, reason) = (run.status().to_string(), self.reason(run));
+                let values = [("status", &*status), ("took", &*took), ("reason", &*reason)];
+                if !has_failed(run) {
+                    return about("work.ended", run, &values);
                 }
-            });
-            let status = run.status().to_string();
-            about("work.ended", run, &[("status", &status), ("took", &took), ("reason", &reason)])
+                let (said, id) = (self.last_words(run), typed(run));
+                about("work.failed", run, &[&values[..], &[("said", &said), ("id", &id)]].concat())
+            }
+            WorkerEvent::Adopted(run) => about("work.adopted", run, &[]),
+            WorkerEvent::Superseded(run) => about("work.superseded", run, &[]),
+            WorkerEvent::Draining => self.phrases.fill("work.draining", &[]),
+            WorkerEvent::Stopping => self.phrases.fill("work.stopping", &[]),
+            WorkerEvent::Warning(what) => self.phrases.fill("warning", &[("what", &table::plain(what))]),
         }
-        WorkerEvent::Adopted(run) => about("work.adopted", run, &[]),
-        WorkerEvent::Superseded(run) => about("work.superseded", run, &[]),
-        WorkerEvent::Draining => phrases.fill("work.draining", &[]),
-        WorkerEvent::Stopping => phrases.fill("work.stopping", &[]),
-        WorkerEvent::Warning(what) => phrases.fill("warning", &[("what", &table::plain(what))]),
+    }
+
+    /// Why a run ended: the exit code of its command, or the reason code.
+    fn reason(&self, run: &Run) -> String {
+        let code = run.ending().map(|ending| ending.exit_code().to_string());
+        match (run.reason(), code) {
+            (None, _) => String::new(),
+            (Some(Reason::ExitCode), Some(code)) => self.phrases.fill("work.exit_code", &[("code", &code)]),
+            (Some(reason), Some(code)) => {
+                self.phrases.fill("work.reason_code", &[("reason", reason.as_str()), ("code", &code)])
+            }
+            (Some(reason), None) => self.phrases.fill("work.reason", &[("reason", reason.as_str())]),
+        }
+    }
+
+    /// The message of a run that failed, else the last line of its output.
+    fn last_words(&self, run: &Run) -> String {
+        let line = run.message().map(str::to_owned);
+        let line = line.or_else(|| RunFolder::new(&self.state, &run.id).last_line());
+        line.map_or_else(String::new, |line| {
+            self.phrases.fill("work.said", &[("line", &table::plain(&line))])
+        })
     }
 }
 

@@ -10,9 +10,11 @@ use lockkeeper_core::id::RunId;
 use lockkeeper_core::run::{Run, Status};
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::messages::Phrases;
+use lockkeeper_engine::with_short_ids;
 use lockkeeper_engine::work::WorkerEvent;
 use lockkeeper_platform::terminal::Size;
 
+use super::runs::rows::named;
 use super::table;
 
 /// The display shows ages in seconds.
@@ -155,8 +157,8 @@ impl Content {
                 false
             }
             WorkerEvent::Waiting(run, why) => {
-                let name = table::plain(run.request.as_str());
-                self.waiting.insert(run.id.clone(), (name, table::plain(why)));
+                let why = table::plain(&with_short_ids(why));
+                self.waiting.insert(run.id.clone(), (named(run), why));
                 true
             }
             WorkerEvent::Retrying(run) | WorkerEvent::Superseded(run) => {
@@ -177,8 +179,7 @@ impl Content {
     }
 
     fn add(&mut self, run: &Run) {
-        let name = table::plain(run.request.as_str());
-        let shown = Shown { name, attempt: run.attempt(), since: Instant::now() };
+        let shown = Shown { name: named(run), attempt: run.attempt(), since: Instant::now() };
         self.running.insert(run.id.clone(), shown);
     }
 
@@ -194,9 +195,9 @@ impl Content {
             ("failed", &*failed),
         ];
         let mut lines = vec![self.phrases.fill("work.live", &values)];
-        for (id, shown) in &self.running {
+        for shown in self.running.values() {
             let age = format_span(Duration::from_secs(now.saturating_duration_since(shown.since).as_secs()));
-            let values = [("run", id.as_str()), ("name", &shown.name), ("age", &age)];
+            let values = [("run", &*shown.name), ("age", &age)];
             let mut line = self.phrases.fill("work.live_runs", &values);
             if shown.attempt > 1 {
                 let attempt = shown.attempt.to_string();
@@ -204,8 +205,8 @@ impl Content {
             }
             lines.push(line);
         }
-        for (id, (name, why)) in &self.waiting {
-            let values = [("run", id.as_str()), ("name", name.as_str()), ("why", why)];
+        for (name, why) in self.waiting.values() {
+            let values = [("run", name.as_str()), ("why", why)];
             lines.push(self.phrases.fill("work.live_waits", &values));
         }
         lines.iter().map(|line| format!("{line}\n")).collect()
@@ -222,15 +223,15 @@ mod tests {
         let phrases = Arc::new(Phrases::load(Language::En));
         let mut content = Content { done: 2, failed: 1, ..Content::new(4, phrases) };
         let now = Instant::now();
-        let shown = Shown { name: "build".to_owned(), attempt: 2, since: now };
+        let shown = Shown { name: "7bxm0zhgdx build".to_owned(), attempt: 2, since: now };
         content.running.insert("RUN-1".parse().unwrap(), shown);
-        let why = "db is held by run:RUN-1, position 1".to_owned();
-        content.waiting.insert("RUN-2".parse().unwrap(), ("deploy".to_owned(), why));
+        let why = "db is held by run 7bxm0zhgdx, position 1".to_owned();
+        content.waiting.insert("RUN-2".parse().unwrap(), ("6zvdpzz02j deploy".to_owned(), why));
         let text = content.text(now + Duration::from_millis(65_400));
         assert_eq!(
             text,
-            "1 of 4 running, 1 waiting, 2 done, 1 failed\n  runs   RUN-1 build for 1m 5s, attempt 2\n  \
-             waits  RUN-2 deploy: db is held by run:RUN-1, position 1\n"
+            "1 of 4 running, 1 waiting, 2 done, 1 failed\n  runs   7bxm0zhgdx build for 1m 5s, attempt 2\n  \
+             waits  6zvdpzz02j deploy: db is held by run 7bxm0zhgdx, position 1\n"
         );
     }
 }

@@ -83,6 +83,14 @@ fn the_board_shows_what_each_agent_does() {
         (&json!("waits"), &json!({ "src/a.rs": 2 }), &json!(["src/a.rs"]))
     );
     world.run(["board"]).code(0).prints("src/a.rs ×2").prints("split the parser");
+    let line = format!("stty rows 40 cols 60; '{}' board; echo that is all", world.program());
+    let mut terminal = world.terminal(&line);
+    let shown = terminal.sees("that is all");
+    assert!(
+        shown.contains("OWNER") && shown.lines().all(|line| line.trim_end().chars().count() <= 60),
+        "{shown}"
+    );
+    terminal.wait().code(0);
     first.event("Stop");
     let after = world.json(&["board"]);
     let states: Vec<_> = after["agents"].as_array().unwrap().iter().map(|agent| &agent["state"]).collect();

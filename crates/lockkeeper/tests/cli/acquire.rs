@@ -130,12 +130,20 @@ fn a_wait_in_vain_without_a_ticket_leaves_nothing_in_line() {
     let lease = world.acquire(&["db", "--owner", "worker:holder"]);
     let blocked = world.run(["acquire", "db", "--ttl", "1m", "--wait=20ms", "--json"]).code(75).json();
     assert_eq!(blocked["ticket"], Value::Null);
+    assert_eq!(
+        blocked["message"], "refused after 20ms: db, held by worker:holder",
+        "it does not wait any more"
+    );
     let waited = world.run(["acquire", "db", "--ttl", "1m", "--wait=20ms"]).code(75);
-    waited.says("hint: --wait without a time waits as long as it takes; `lockkeeper why db` says more");
+    waited
+        .says("error: refused after 20ms: db, held by worker:holder\nhint: `lockkeeper why db` says more\n");
+    let waited = world.run(["exec", "db", "--wait=20ms", "--", "true"]).code(75);
+    waited
+        .says("error: refused after 20ms: db, held by worker:holder\nhint: `lockkeeper why db` says more\n");
     let waiter = world.start(["acquire", "db", "--ttl", "1m", "--wait", "--json"]);
     world.until_waiting(1);
     waiter.signal(Signal::INT);
-    assert_eq!(waiter.wait().code(75).json()["ticket"], Value::Null);
+    assert_eq!(waiter.wait().code(130).json()["ticket"], Value::Null);
     assert_eq!(world.json(&["locks"])["waiters"], serde_json::json!([]));
     world.run(["release", &lease]).code(0);
     assert_eq!(world.json(&["locks"])["leases"], serde_json::json!([]));
@@ -250,6 +258,24 @@ fn the_time_to_wait_may_follow_a_space() {
     assert_eq!(taken["lease"]["resources"], serde_json::json!([{ "name": "db", "mode": "exclusive" }]));
 }
 
+/// As `exec` does. At a terminal the process ends by the signal, so that a script ends, too.
+#[test]
+fn a_wait_that_is_interrupted_ends_as_by_the_signal() {
+    let world = world!().with_state();
+    let holder = world.acquire(&["db", "--owner", "worker:holder"]);
+    let waiter = world.start(["acquire", "db", "--ttl", "1m", "--wait", "--quiet"]);
+    world.until_waiting(1);
+    waiter.signal(Signal::INT);
+    waiter.wait().code(130).silent();
+    world.run(["release", &holder]).code(0);
+    let leases = ["worker:1", "worker:2"].map(|owner| world.acquire(&["db", "--shared", "--owner", owner]));
+    let waiter = world.start(["upgrade", &leases[0], "--wait", "--owner", "worker:1"]);
+    world.until_waiting(1);
+    waiter.signal(Signal::TERM);
+    let ended = waiter.wait().code(143);
+    assert!(!ended.stderr().contains("refused"), "{ended:?}");
+}
+
 #[test]
 fn an_interrupted_wait_keeps_its_place() {
     let world = world!();
@@ -257,7 +283,12 @@ fn an_interrupted_wait_keeps_its_place() {
     let waiter = world.start(["acquire", "db", "--ttl", "1m", "--wait", "--ticket", "my-turn", "--json"]);
     world.until_waiting(1);
     waiter.signal(Signal::INT);
-    assert_eq!(waiter.wait().code(75).json()["ticket"], "my-turn");
+    assert_eq!(waiter.wait().code(130).json()["ticket"], "my-turn");
+    let waiter = world.start(["acquire", "--ticket", "my-turn", "--wait", "--quiet"]);
+    world.until_waiting(1);
+    waiter.signal(Signal::INT);
+    let said = waiter.wait().code(130).stderr();
+    assert_eq!(said, "your place is kept for a while: call again with --ticket my-turn --wait\n");
     world.run(["release", &lease]).code(0);
     world.run(["acquire", "--ticket", "my-turn"]).code(0);
 }

@@ -97,5 +97,5 @@ fn words_of_other_programs_lead_to_the_right_command() {
         world.run([word]).code(2).says(command);
         world.run([word, "--json"]).code(2).prints("lockkeeper");
     }
-    world.run(["locks", "ls"]).code(2).says("lockkeeper locks --help");
+    world.run(["locks", "ls"]).code(2).says("`lockkeeper locks` lists everything");
 }

@@ -32,6 +32,47 @@ fn an_unknown_flag_leads_to_what_was_meant() {
     }
 }
 
+/// The hint has the words of the user, and never leads to a command that takes the locks of others.
+#[test]
+fn a_near_miss_leads_to_the_right_command() {
+    let world = world!().with_state();
+    world.acquire(&["db", "--owner", "worker:1"]);
+    for (line, meant) in [
+        ("locks release db", "`lockkeeper release db`"),
+        ("locks free db", "`lockkeeper release db`"),
+        ("locks releas db", "`lockkeeper locks --help`"),
+        ("locks forse-release-all", "`lockkeeper locks --help`"),
+        ("locks force-release", "`force-release-all`"),
+        ("runs show links", "`lockkeeper run show links`"),
+        ("runs logs links -f", "`lockkeeper run logs links -f`"),
+        ("runs wait links", "`lockkeeper run wait links`"),
+        ("runs cancel links", "`lockkeeper run cancel links`"),
+        ("runs retry links", "`lockkeeper run retry links`"),
+        ("runs events links", "`lockkeeper run events links`"),
+        ("requests cancel links", "`lockkeeper run cancel links`"),
+        ("requests retry links", "`lockkeeper run retry links`"),
+        ("requests retry", "`lockkeeper run retry RUN`"),
+        ("run list", "`lockkeeper runs`"),
+        ("queue status", "`lockkeeper queue list`"),
+        ("queue show", "`lockkeeper queue list`"),
+        ("queue start", "`lockkeeper work`"),
+        ("queue add make test", "`lockkeeper submit -- make test`"),
+        ("queue add -- make test", "`lockkeeper submit -- make test`"),
+        ("submit --name nightly -- true", "`lockkeeper submit --id nightly -- true`"),
+        ("exec -s db -- true", "`lockkeeper exec --shared db -- true`"),
+        ("exec -x db -- true", "`lockkeeper exec db -- true`"),
+        ("acquire db -w 5", "`lockkeeper acquire db --wait 5`"),
+        ("work -j 0", "`lockkeeper work --help`"),
+        ("unlock db", "`lockkeeper release db`"),
+        ("unlock", "`lockkeeper release LEASE`"),
+        ("version", "`lockkeeper --version`"),
+    ] {
+        let said = world.run(line.split(' ')).code(2).stderr();
+        let hint = said.lines().find(|line| line.starts_with("hint: ")).unwrap_or_default();
+        assert!(hint.contains(meant), "{line}: {said}");
+    }
+}
+
 #[test]
 fn a_lease_is_released_by_the_name_that_it_holds() {
     let world = world!().with_state();

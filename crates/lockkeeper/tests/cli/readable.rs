@@ -148,3 +148,68 @@ fn refusals_waits_and_evidence_name_the_command_of_the_holder() {
     holder.signal(Signal::TERM);
     holder.wait().code(143);
 }
+
+/// Ids that a person can read and type, everywhere but in data for scripts.
+#[test]
+fn lines_of_the_queue_have_short_ids_and_sentences() {
+    let world = world!().with_state();
+    let (request, run) = submit(&world, "echo no such table; exit 3");
+    world.run(["submit", "--id", "ask", "--", "sh", "-c", "echo which one?; exit 10"]).code(0);
+    world.run(["submit", "--id", "child", "--after", "ask", "--", "true"]).code(0);
+    let said = world.run(["work", "--drain"]).code(1).stderr();
+    let logs = format!("(exit code 3): no such table (`lockkeeper run logs {}`)", short(&run));
+    assert!(said.contains(&logs) && said.contains("(`lockkeeper run logs ask`)"), "{said}");
+    assert!(said.contains(&format!("{}: started", short(&run))), "{said}");
+    let listed = world.run(["queue", "list"]).code(0).prints("ask  it waits for input");
+    let listed = listed.prints("child  a request that it depends on is not done");
+    let waited = world.run(["run", "wait", &run]).code(3).stderr();
+    let failed = format!("{} failed: exit code 3: no such table (`lockkeeper run logs {0}`)\n", short(&run));
+    assert_eq!(waited, failed);
+    let events = world.run(["run", "events", "ask"]).code(0).prints("worker ");
+    for text in [said, listed.stdout(), waited, events.stdout()] {
+        for part in ["RUN-", "RQ-", "W-", "NOT_DONE", "NOT_READY"] {
+            assert!(!text.contains(part), "{part} in {text}");
+        }
+    }
+    let submitted = world.run(["submit", "--", "true"]).code(0).stdout();
+    assert!(submitted.starts_with("RQ-") && submitted.contains("\tRUN-"), "scripts read it: {submitted}");
+    let json = world.run(["queue", "list", "--json"]).code(0).json();
+    let passed = json["passed_over"].as_array().unwrap();
+    assert!(passed.iter().any(|one| one["request_id"] == request.as_str()), "{json}");
+}
+
+#[test]
+fn waits_of_a_worker_name_the_holder_by_its_short_id() {
+    let world = world!().with_state();
+    let script = "touch up; while [ ! -e go ]; do sleep 0.02; done";
+    let job = ["submit", "--lock", "db", "--json", "--", "sh", "-c", script];
+    let first = world.run(job).code(0).json()["run_id"].as_str().unwrap().to_owned();
+    world.run(job).code(0);
+    let mut worker = world.start(["work", "--drain", "--jobs", "2"]);
+    let said = worker.until_stderr(&format!("waits, db is held by run {}", short(&first)));
+    assert!(!said.contains("RUN-"), "{said}");
+    std::fs::write(world.path("go"), "").unwrap();
+    worker.wait().code(0);
+}
+
+#[test]
+fn plans_and_events_fit_eighty_columns() {
+    let plan = "parallel_groups:\n  P1:\n    - group_id: api\n      agents: [one]\n      command: [\"true\"]\n      conflict_paths: [\"packages/one_long_name/**\"]\n    \
+                - group_id: web\n      agents: [two]\n      command: [\"true\"]\n      conflict_paths: [\"packages/**/package.json\"]\n";
+    let world = world!().git().write("STAGES.yml", plan);
+    world.run(["submit", "--id", "a", "--", "sh", "-c", "exit 3"]).code(0);
+    world.run(["work", "--drain", "--quiet"]).code(1);
+    let piped = world.run(["run", "events", "a"]).code(0).stdout();
+    assert!(piped.lines().any(|line| line.contains("claimed") && line.contains("attempt 1")), "{piped}");
+    let line = format!(
+        "export NO_COLOR=1; stty rows 40 cols 80; '{0}' run events a; '{0}' stages plan STAGES.yml P1; echo that is all",
+        world.program()
+    );
+    let mut terminal = world.terminal(&line);
+    let shown = terminal.sees("that is all");
+    assert!(shown.contains("GROUP") && shown.contains("claimed"), "{shown}");
+    for line in shown.lines() {
+        assert!(line.trim_end().chars().count() <= 80, "{line:?}");
+    }
+    terminal.wait().code(0);
+}

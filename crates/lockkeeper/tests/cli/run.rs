@@ -82,7 +82,13 @@ fn a_run_is_named_by_as_much_as_is_needed() {
     let last = |id: &str| id[id.len() - 1..].to_owned();
     let shared =
         ids.iter().find(|id| ids.iter().filter(|other| last(other) == last(id)).count() > 1).unwrap();
-    world.run(["run", "show", &last(shared)]).code(2).says("the end of several runs").says("write more");
+    world
+        .run(["run", "show", &last(shared)])
+        .code(2)
+        .says("the beginning or end of several ids")
+        .says("write more");
+    let said = world.run(["run", "show", &last(shared)]).code(2).stderr();
+    assert!(!said.contains("RUN-") && said.contains(&shared[shared.len() - 10..]), "{said}");
     world.run(["run", "show", &shared[10..]]).code(0).prints(shared);
 }
 

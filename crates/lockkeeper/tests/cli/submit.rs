@@ -253,7 +253,10 @@ fn a_swarms_pending_tasks_come_in_once() {
 fn submit_can_wait_and_ends_as_the_command_does() {
     let world = world!();
     let worker = world.start(["work", "--quiet", "--status-dir", "swarm"]);
-    world.run(["submit", "--wait", "--", "sh", "-c", "exit 7"]).code(7).says("EXIT_CODE 7");
+    world
+        .run(["submit", "--wait", "--", "sh", "-c", "exit 7"])
+        .code(7)
+        .says("failed: exit code 7 (`lockkeeper run logs ");
     let done =
         world.run(["--json", "submit", "--wait", "--success", "3", "--", "sh", "-c", "exit 3"]).code(3);
     assert_eq!(done.json()["run"]["status"], "succeeded");

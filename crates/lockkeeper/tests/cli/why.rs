@@ -1,6 +1,6 @@
 //! `why`: the evidence for the verdict about a holder.
 
-use lockkeeper_testing::world;
+use lockkeeper_testing::{Signal, world};
 
 #[test]
 fn free_is_told_as_such() {
@@ -21,6 +21,20 @@ fn what_is_free_but_waited_for_is_not_there_for_the_taking() {
     assert!(!told.stdout().contains(": acquire it"), "{}", told.stdout());
     holder.finish().code(0);
     waiter.wait().code(0);
+}
+
+#[test]
+fn a_ticket_without_its_process_is_gone() {
+    let world = world!().with_state();
+    world.acquire(&["db", "--owner", "worker:1"]);
+    let waiter = world.start(["exec", "db", "--owner", "worker:2", "--", "true"]);
+    world.until_waiting(1);
+    world.run(["why", "db"]).code(0).prints("waiting, position 1: T");
+    waiter.signal(Signal::KILL);
+    let _ = waiter.wait();
+    world.run(["locks"]).code(0).prints("gone: it will be skipped");
+    let shown = world.run(["why", "db"]).code(0).prints("gone: T").prints(": it will be skipped");
+    assert!(!shown.stdout().contains("position"), "{}", shown.stdout());
 }
 
 #[test]

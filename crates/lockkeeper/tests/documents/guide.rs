@@ -139,3 +139,15 @@ fn every_page_of_the_guide_is_run() {
         );
     }
 }
+
+/// Otherwise the doctor warns of a folder that other users may read.
+#[test]
+fn the_folder_that_lets_agents_take_part_is_only_for_its_owner() {
+    let text = fs::read_to_string(docs().join("guide/agents.md")).unwrap();
+    let command = text.split('`').find(|code| code.contains("mkdir") && code.contains("lockkeeper/agents"));
+    let world = world!().git();
+    world.shell(&format!("umask 022; {}", command.expect("the page says how"))).code(0);
+    assert!(world.path(".git/lockkeeper/agents").is_dir());
+    let doctor = world.run(["doctor", "--quick"]).stdout();
+    assert!(!doctor.contains("other users may"), "{doctor}");
+}

@@ -16,12 +16,12 @@ use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::cli::print;
+use crate::cli::{print, table};
 
 const TITLE: Style = AnsiColor::Green.on_default().bold();
 const COMMAND: Style = Style::new().bold();
-/// The pause for reading after each output.
-const PAUSE: Duration = Duration::from_millis(1_200);
+/// The pause for reading after each output. With the sixteen of them the demo takes less than 20 seconds.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How long a process of the demo may take to do its part.
 const LIMIT: Duration = Duration::from_secs(20);
 /// How often the store is read while the demo waits for a ticket.
@@ -94,21 +94,38 @@ impl Stage {
 
     /// Shows what a command printed.
     pub(super) fn output(&mut self, output: &Output) -> Result<(), Report> {
-        let text = [&*output.stderr, &*output.stdout].concat();
-        self.print(&String::from_utf8_lossy(&text));
+        self.print_output(output);
         self.pause()
     }
 
-    /// Runs a command to its end and shows it.
+    fn print_output(&self, output: &Output) {
+        let text = [&*output.stderr, &*output.stdout].concat();
+        self.print(&String::from_utf8_lossy(&text));
+    }
+
+    /// Runs a command to its end, shows it, and lets the user read.
     pub(super) fn run(&mut self, args: &[&str], expected: i32) -> Result<(), Report> {
+        self.run_on(args, expected)?;
+        self.pause()
+    }
+
+    /// Runs a command to its end and shows it. On a terminal it prints there itself, so that its tables have the width of it.
+    pub(super) fn run_on(&mut self, args: &[&str], expected: i32) -> Result<(), Report> {
         self.show(args)?;
-        let output = self.command(args).stdin(Stdio::null()).output().map_err(system)?;
+        let mut command = self.command(args);
+        command.stdin(Stdio::null());
+        let output = if self.pauses {
+            let status = command.status().map_err(system)?;
+            Output { status, stdout: Vec::new(), stderr: Vec::new() }
+        } else {
+            command.output().map_err(system)?
+        };
         self.check_signals()?;
         let code = output.status.code();
         if let Some(commands) = self.steps.last_mut().and_then(|step| step["commands"].as_array_mut()) {
             commands.push(json!({ "args": args, "exit_code": code }));
         }
-        self.output(&output)?;
+        self.print_output(&output);
         if code == Some(expected) { Ok(()) } else { Err(unexpected(args, code, expected)) }
     }
 
@@ -205,19 +222,20 @@ impl Stage {
         }
         command.env("XDG_CONFIG_HOME", self.folder.path()).env("AI_SWARM_DIR", self.folder.path());
         if self.pauses {
-            command.env("LOCKKEEPER_COLOR", "always");
+            // Lines instead of a live display, which would be gone at the end.
+            command.env("LOCKKEEPER_COLOR", "always").env("TERM", "dumb");
         }
         command
     }
 
     fn print(&self, text: &str) {
         if !self.json {
-            print::out(text);
+            print::out(&table::wrap_terminal(text, 2));
         }
     }
 
     /// Lets the user read.
-    fn pause(&mut self) -> Result<(), Report> {
+    pub(super) fn pause(&mut self) -> Result<(), Report> {
         if self.pauses { self.sleep(PAUSE) } else { self.check_signals() }
     }
 

@@ -5,6 +5,7 @@ use lockkeeper_engine::OwnerNames;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::{RunDetail, StoredEvent, short_id};
 use lockkeeper_engine::views::{BlockedView, EventView, RequestView, RunView, shown_command_line, time};
+use lockkeeper_engine::with_short_ids;
 use serde::Serialize;
 use serde_json::json;
 
@@ -117,7 +118,7 @@ pub(super) fn events(context: &Context, args: &EventsArgs) -> Result<Exit, Repor
         if context.json {
             print::json(&EventView::new(&event));
         } else {
-            print::out(&line(&event));
+            print::out(&table::wrap_terminal(&line(&event), 6));
         }
     }
     Ok(Exit::Done)
@@ -132,7 +133,7 @@ fn line(event: &StoredEvent) -> String {
     let mut line = format!("{:>4}  {}  {:<10}  {moved}", event.id.seq, time(event.at), event.kind);
     for part in event.reason.iter().chain(&event.message) {
         line.push_str("  ");
-        line.push_str(&table::plain(part));
+        line.push_str(&table::plain(&with_short_ids(part)));
     }
     line + "\n"
 }

@@ -11,13 +11,14 @@ use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
 use lockkeeper_engine::views::RunView;
+use lockkeeper_engine::with_short_ids;
 use lockkeeper_platform::signal::{Signal, Signals};
 use serde_json::json;
 
 use super::Which;
 use crate::cli::context::Context;
-use crate::cli::runs::rows::{age, leases_for, why};
-use crate::cli::{print, rescue};
+use crate::cli::runs::rows::{age, has_failed, leases_for, named, reason_words, typed, why};
+use crate::cli::{print, rescue, table};
 
 /// After this long, the command says what it waits for.
 const SILENT_FOR: Duration = Duration::from_secs(5);
@@ -61,7 +62,7 @@ pub(in crate::cli) fn wait_for(
     let first = until.map_or(talks_at, |until| until.min(talks_at));
     let mut run = runs.wait_until(id, Some(first), Some(signals.as_fd()), is_over)?;
     if !is_over(&run) && talks_at <= Instant::now() {
-        print::talk(&format!("waiting for run {}: {}", run.id, state_of(context, runs, &run)?));
+        print::talk(&format!("waiting for {}: {}", named(&run), state_of(context, runs, &run)?));
         run = runs.wait_until(id, until, Some(signals.as_fd()), is_over)?;
     }
     drop(rescue);
@@ -82,13 +83,21 @@ pub(in crate::cli) fn wait_for(
         print::json(&value);
         return Ok(end.unwrap_or_else(|report| report.exit()));
     }
-    if let Ok(Exit::Command(code)) = end
-        && run.status() == Status::Failed
-    {
-        let reason = run.reason().map_or("FAILED", Reason::as_str);
-        print::talk(&format!("{} failed: {reason} {code}", run.id));
+    if end.is_ok() && has_failed(&run) {
+        print::talk(&failure(runs, &run));
     }
     end
+}
+
+/// A run that failed, in one line: why, the last line of its output, and the command that shows all of it.
+fn failure(runs: &Runs, run: &Run) -> String {
+    let last_line = runs.last_line(run).map(|line| format!(": {}", table::plain(&line))).unwrap_or_default();
+    format!(
+        "{} failed: {}{last_line} (`lockkeeper run logs {}`)",
+        named(run),
+        run.reason().map_or_else(String::new, |reason| reason_words(reason, run.ending())),
+        typed(run)
+    )
 }
 
 /// What a run does or waits for, in one line.
@@ -104,7 +113,7 @@ fn state_of(context: &Context, runs: &Runs, run: &Run) -> Result<String, Report>
             "; its worker, process {pid}, is stopped: `kill -CONT {pid}` lets it go on, and otherwise it is replaced"
         );
     } else if !why.is_empty() {
-        state += &format!("; {why}");
+        state += &format!("; {}", with_short_ids(&why));
     }
     Ok(state)
 }
@@ -118,7 +127,7 @@ fn failed_before(runs: &Runs, run: &Run) -> Option<Vec<RequestId>> {
 
 fn never_starts(run: &Run, failed: &[RequestId]) -> Report {
     let names: Vec<&str> = failed.iter().map(|request| request.as_str()).collect();
-    let what = format!("run {} can never start: it comes after {}, not done", run.id, names.join(", "));
+    let what = format!("run {} can never start: it comes after {}, not done", named(run), names.join(", "));
     Report::new(Exit::Failed, "DEPENDS_NOT_DONE", what)
         .with_hint(format!("`lockkeeper run retry {}` runs it again", names[0]))
         .with_context("run_id", run.id.as_str())
@@ -129,8 +138,8 @@ fn never_starts(run: &Run, failed: &[RequestId]) -> Report {
 fn end_of(run: &Run) -> Result<Exit, Report> {
     let refused = |code: &'static str, what: &str| {
         let because = run.message().as_ref().map_or_else(String::new, |message| format!(": {message}"));
-        Err(Report::new(Exit::Refused, code, format!("run {} {what}{because}", run.id))
-            .with_hint(format!("`lockkeeper run show {}` tells what happened", run.id))
+        Err(Report::new(Exit::Refused, code, format!("run {} {what}{because}", named(run)))
+            .with_hint(format!("`lockkeeper run show {}` tells what happened", typed(run)))
             .with_context("run_id", run.id.as_str())
             .with_context("status", run.status().as_str()))
     };
@@ -144,8 +153,8 @@ fn end_of(run: &Run) -> Result<Exit, Report> {
             Some(0) if run.reason() == Some(Reason::NeedsInput) => Ok(Exit::Command(NEEDS_INPUT_CODE)),
             Some(0) | None => {
                 let reason = run.reason().map_or("FAILED", Reason::as_str);
-                Err(Report::new(Exit::Failed, reason, format!("run {} failed: {reason}", run.id))
-                    .with_hint(format!("`lockkeeper run show {}` tells what happened", run.id))
+                Err(Report::new(Exit::Failed, reason, format!("run {} failed: {reason}", named(run)))
+                    .with_hint(format!("`lockkeeper run show {}` tells what happened", typed(run)))
                     .with_context("run_id", run.id.as_str()))
             }
             Some(code) => Ok(Exit::Command(code)),

@@ -6,7 +6,7 @@ use lockkeeper_core::run::{Ending, Reason, Run, Status};
 use lockkeeper_core::time::Moment;
 use lockkeeper_engine::Listing;
 use lockkeeper_engine::report::Report;
-use lockkeeper_engine::runs::Blocked;
+use lockkeeper_engine::runs::{Blocked, short_id};
 
 use crate::cli::context::Context;
 use crate::cli::{locks, print, table};
@@ -78,18 +78,18 @@ pub(in crate::cli) fn why(
             parts.push(format!("no worker with label {}", labels.join(", ")));
         }
         Some(Blocked::Unattended) => {
-            parts.push(format!("its worker is gone: `lockkeeper run wait {}` looks after it", run.id));
+            parts.push(format!("its worker is gone: `lockkeeper run wait {}` looks after it", typed(run)));
         }
         Some(Blocked::OutOfReach(Some(user))) => parts.push(format!(
             "its worker is gone, and its command belongs to user {user}: `lockkeeper run wait {}` as that user or root looks after \
              it",
-            run.id
+            typed(run)
         )),
         Some(Blocked::OutOfReach(None)) => parts.push(format!(
             "cannot be judged from here: its worker is gone, its processes are in another pid namespace, or the file `life` was \
              removed; `lockkeeper run wait {id}` there looks after it, and `lockkeeper run mark {id} failed` ends it if its \
              command has ended",
-            id = run.id
+            id = typed(run)
         )),
         Some(Blocked::TimeIsUp) => parts.push("its time is up, its processes are being ended".to_owned()),
         None => {}
@@ -109,7 +109,7 @@ pub(in crate::cli) fn why(
 }
 
 /// Why a run ended: the exit code or the signal of its command in words, else the reason code.
-fn reason_words(reason: Reason, ending: Option<Ending>) -> String {
+pub(in crate::cli) fn reason_words(reason: Reason, ending: Option<Ending>) -> String {
     match (reason, ending) {
         (Reason::ExitCode, Some(Ending::Exited(code))) => format!("exit code {code}"),
         (Reason::Signal, Some(Ending::Signaled(signal))) => format!("killed by signal {signal}"),
@@ -118,6 +118,19 @@ fn reason_words(reason: Reason, ending: Option<Ending>) -> String {
             ending.map_or_else(|| reason.to_string(), |ending| format!("{reason} {}", ending.exit_code()))
         }
     }
+}
+
+/// What a person types to name a run: the id of its request if somebody chose that, else the last part of its own id.
+pub(in crate::cli) fn typed(run: &Run) -> String {
+    let request = run.request.as_str();
+    let is_chosen = short_id(request) == request;
+    table::plain(if is_chosen { request } else { short_id(run.id.as_str()) })
+}
+
+/// The run for a line that names it once: the last part of its id, and the id of its request if somebody chose that.
+pub(in crate::cli) fn named(run: &Run) -> String {
+    let (short, typed) = (short_id(run.id.as_str()), typed(run));
+    if typed == short { typed } else { format!("{short} {typed}") }
 }
 
 /// Whether a run ended badly: then its last line of output is shown.

@@ -9,6 +9,7 @@ use lockkeeper_core::plan::{GroupState, Progress};
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::messages::Phrases;
 use lockkeeper_engine::stages::PhaseEvent;
+use lockkeeper_engine::with_short_ids;
 use lockkeeper_platform::terminal::Size;
 use lockkeeper_stages::PhasePlan;
 
@@ -105,11 +106,12 @@ impl<'p> Live<'p> {
     fn apply(&mut self, event: &PhaseEvent) {
         match event {
             PhaseEvent::GroupWaiting { group, why, limit } => {
+                let why = with_short_ids(why);
                 let note = match limit.map(format_span) {
                     Some(limit) => {
-                        self.phrases.fill("stages.note_waits_at_most", &[("limit", &limit), ("why", why)])
+                        self.phrases.fill("stages.note_waits_at_most", &[("limit", &limit), ("why", &why)])
                     }
-                    None => self.phrases.fill("stages.note_waits", &[("why", why)]),
+                    None => self.phrases.fill("stages.note_waits", &[("why", &why)]),
                 };
                 let view = &mut self.groups[*group];
                 view.started.get_or_insert_with(Instant::now);
@@ -137,7 +139,7 @@ impl<'p> Live<'p> {
         };
         match event {
             PhaseEvent::GroupWaiting { group, why, limit } => {
-                let why = table::plain(why);
+                let why = table::plain(&with_short_ids(why));
                 match limit.map(format_span) {
                     Some(limit) => about("stages.waits_at_most", group, &[("limit", &limit), ("why", &why)]),
                     None => about("stages.waits", group, &[("why", &why)]),

@@ -139,7 +139,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         }
     } else {
         let texts: Vec<String> = plans.iter().map(text).collect();
-        print::out(&texts.join("\n"));
+        print::out(&table::wrap_terminal(&texts.join("\n"), 2));
     }
     for phase in &refused {
         print::report(&phase.report, false, context.language());
@@ -212,7 +212,7 @@ fn waves(planned: &PhasePlan) -> String {
             ]);
         }
     }
-    table::table(&["WAVE", "GROUP", "AGENTS", "BEGINS", "TAKES", "WAITS"], &rows)
+    table::list(&["WAVE", "GROUP", "AGENTS", "BEGINS", "TAKES", "WAITS"], &rows)
 }
 
 fn conflicts(planned: &PhasePlan) -> String {
@@ -236,5 +236,5 @@ fn conflicts(planned: &PhasePlan) -> String {
             ]
         })
         .collect();
-    table::table(&["CONFLICT", "GROUPS", "BOTH MATCH", "RULE", "SEVERITY", "ACTION"], &rows)
+    table::list(&["CONFLICT", "GROUPS", "BOTH MATCH", "RULE", "SEVERITY", "ACTION"], &rows)
 }
