@@ -22,7 +22,10 @@ const buttons = { begin: byId("log-begin"), end: byId("log-end") };
 const find = byId("log-find");
 const { log: address, attempt } = box.dataset;
 
-/** The chunks that are shown, in order: first byte, byte after the last, lines, characters, the style after it, the element. */
+/**
+ * The chunks that are shown, in order: first byte, byte after the last, lines, characters, whether it wrote over the line before it, the
+ * style after it, the element.
+ */
 const chunks = [];
 let size = Number(box.dataset.size);
 let ended = box.dataset.ended === "true";
@@ -72,8 +75,8 @@ function piece({ from, to, text }, style) {
     mark.textContent = box.dataset.cut.replace("{n}", (cut.to - cut.from).toLocaleString(document.documentElement.lang)) + (host ? ` (${host})` : "");
     node.append(mark);
   }
-  appendAnsi(node, text, style, printable);
-  return { from, to, lines: text.split("\n").length - 1, characters: text.length, style: { ...style }, node };
+  const overwrites = appendAnsi(node, text, style, printable);
+  return { from, to, lines: text.split("\n").length - 1, characters: text.length, overwrites, style, node };
 }
 
 /** Whether more is kept than needed, also without the chunk at one end. */
@@ -104,6 +107,8 @@ function append(part) {
 function prepend(part) {
   if (!part.text) return;
   const one = piece(part, plain());
+  // The line at its end was written over by what follows.
+  if (chunks[0]?.overwrites) one.style.line.shown.remove();
   const before = box.scrollHeight;
   box.prepend(one.node);
   scrollTo(box.scrollTop + box.scrollHeight - before);

@@ -103,6 +103,14 @@ fn every_page_passes_the_rules_of_wcag_in_both_schemes() {
         "/nowhere".to_owned(),
     ];
     assert_usable(&mut browser, &axe, &full.map(|path| at(&server, &path)));
+    // A list with several pages has one more navigation.
+    for number in 0..51 {
+        server
+            .post("/api/requests", &json!({ "id": format!("RQ-more-{number}"), "command": ["true"] }))
+            .expect(201);
+    }
+    assert_usable(&mut browser, &axe, &[at(&server, "/?status=QUEUED")]);
+    assert!(browser.text().contains("Page 1 of 2"), "{}", browser.text());
     browser.open(&at(&server, "/"));
     for (button, dialog) in [("#new-request", "#new-request-dialog"), ("#cancel-RQ-1", "#confirm")] {
         browser.press(button, &format!("document.querySelector('{dialog}').open"));

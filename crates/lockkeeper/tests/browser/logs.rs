@@ -168,7 +168,7 @@ fn ten_thousand_lines_are_kept_while_following_and_the_view_never_stops() {
 #[test]
 fn colours_are_shown_and_markup_of_a_command_is_text() {
     let (server, mut browser) = (Server::start(), Browser::start());
-    let script = r"printf '\033[1;31merror\033[0m <img src=x onerror=window.owned=1> \033[32mgreen'; printf ' still\033[39m off\033[2K\n'";
+    let script = r"printf '\033[1;31merror\033[0m <img src=x onerror=window.owned=1> \033[32mgreen'; printf ' still\033[39m off\033[?25h\n'";
     let id = run(&server, script);
     browser.open(&at(&server, &format!("/runs/{id}")));
     let log = "document.querySelector('#log')";
@@ -177,6 +177,74 @@ fn colours_are_shown_and_markup_of_a_command_is_text() {
     let text = browser.run(&format!("{log}.textContent"));
     assert_eq!(text, "error <img src=x onerror=window.owned=1> green still off\n");
     assert_eq!(browser.run("typeof window.owned"), "undefined");
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+#[test]
+fn a_carriage_return_writes_over_the_line_as_in_a_terminal() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let script = r#"i=0; while [ $i -lt 30 ]; do i=$((i+1)); printf 'progress %d%%\r' $i; done; printf 'progress 30%%\r\n'
+        printf '\033[31mlong line\r\033[0mAB\n'; printf 'all\r\033[Kgone? yes\n'; printf '|\b/\b-\r\n'; printf '多い字\r少な\n'
+        printf 'half '; while [ ! -e go ]; do sleep 0.02; done; printf 'way\rdone    \n'"#;
+    let id = run(&server, script);
+    browser.open(&at(&server, &format!("/runs/{id}")));
+    // The server draws the output before the script does.
+    let becomes = |browser: &mut Browser, expected: &str| {
+        browser.wait(&format!("document.querySelector('#log').textContent === {}", json!(expected)));
+    };
+    let lines = "progress 30%\nABng line\ngone? yes\n-\n少な字\n";
+    becomes(&mut browser, &format!("{lines}half "));
+    assert_eq!(browser.run("document.querySelector('#log .a-red').textContent"), "ng line");
+    // The rest of the line comes later, in another piece.
+    fs::write(server.folder().join("go"), "").unwrap();
+    becomes(&mut browser, &format!("{lines}done    \n"));
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+/// The policy of the page allows no inline style: colours have classes.
+#[test]
+fn inverse_and_256_and_true_colours_are_shown_and_can_be_read_in_both_themes() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    let script = r"printf '\033[7minverse\033[27m \033[38;5;226myellow\033[m \033[38;2;255;135;1mtrue\033[m \033[38:2::0:0:254mcolon\033[m \033[1;48;5;20;32mgreen\033[0m\n'";
+    let id = run(&server, script);
+    browser.open(&at(&server, &format!("/runs/{id}")));
+    browser.wait("document.querySelector('#log .a-inverse')");
+    let class_of = |browser: &mut Browser, text: &str| {
+        let find = format!(
+            "[...document.querySelectorAll('#log span')].find((one) => one.textContent === '{text}' && one.className)"
+        );
+        browser.run(&format!("{find}?.className"))
+    };
+    let found = ["inverse", "yellow", "true", "colon", "green"].map(|text| class_of(&mut browser, text));
+    assert_eq!(found, ["a-inverse", "a-own a-c226", "a-own a-c208", "a-own a-c21", "a-bold a-green"]);
+    // Contrast of the text with what is behind it, as WCAG defines it, by a canvas that knows all notations of colours.
+    let contrast = "(selector, behind) => {
+        const canvas = Object.assign(document.createElement('canvas'), { width: 1, height: 1 }).getContext('2d', { willReadFrequently: true });
+        const light = (colour) => {
+            canvas.fillStyle = colour;
+            canvas.fillRect(0, 0, 1, 1);
+            const part = (value) => value <= 10 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4;
+            const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map(part);
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        const of = (one, name) => light(getComputedStyle(document.querySelector(one))[name]);
+        const both = [of(selector, 'color'), of(behind, 'backgroundColor')].sort((a, b) => b - a);
+        return (both[0] + 0.05) / (both[1] + 0.05);
+    }";
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        for (selector, behind) in
+            [(".a-c226", "#log"), (".a-c208", "#log"), (".a-c21", "#log"), (".a-inverse", ".a-inverse")]
+        {
+            let found =
+                browser.run(&format!("({contrast})('#log {selector}', '{behind}')")).as_f64().unwrap();
+            assert!(found >= 4.5, "{selector} in {scheme}: {found}");
+        }
+        let colours =
+            "['.a-c226', '.a-c21'].map((one) => getComputedStyle(document.querySelector(one)).color)";
+        let colours = browser.run(colours);
+        assert_ne!(colours[0], colours[1], "{colours}");
+    }
     assert_eq!(browser.complaints, [""; 0]);
 }
 

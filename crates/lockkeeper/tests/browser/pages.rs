@@ -169,6 +169,33 @@ fn the_page_fits_onto_a_telephone() {
     }
 }
 
+/// A title that nobody chose is the command, which is long.
+#[test]
+fn a_dialog_fits_into_the_window_whatever_the_title_is() {
+    let (server, mut browser) = (Server::start(), Browser::start());
+    for (id, title) in [("RQ-1", "a title of some words ".repeat(7)), ("RQ-2", "x".repeat(140))] {
+        let body = json!({ "id": id, "title": title, "command": ["true"] });
+        server.post("/api/requests", &body).expect(201);
+    }
+    let runs = server.get("/api/runs").expect(200)["runs"].take();
+    let run = format!("/runs/{}", runs[0]["id"].as_str().unwrap());
+    let dialogs = [("/?lang=ja", "#cancel-RQ-2"), ("/", "#cancel-RQ-1"), (&run, "#cancel")];
+    for (width, height) in [(1440, 900), (390, 740)] {
+        browser.resize(width, height);
+        for (address, button) in dialogs {
+            browser.open(&at(&server, address));
+            browser.until_live();
+            browser.press(button, "document.querySelector('#confirm').open");
+            let outside = "(() => { const of = (one) => one.getBoundingClientRect(); const dialog = document.querySelector('#confirm');
+                const frame = of(dialog);
+                return [...dialog.querySelectorAll('h2, p, button')].filter((one) => of(one).left < frame.left || of(one).right > frame.right)
+                    .map((one) => one.innerText).concat(frame.left < 0 || frame.right > innerWidth ? ['the dialog'] : []); })()";
+            assert_eq!(browser.run(outside), json!([]), "{address} at {width}");
+        }
+    }
+    assert_eq!(browser.run("document.querySelector('#confirm-yes').innerText"), "Cancel run");
+}
+
 /// A person copies an owner while the page is drawn again, again and again.
 #[test]
 fn a_redraw_keeps_the_selection_and_the_focus() {

@@ -16,6 +16,7 @@ mod limits;
 mod locks;
 mod metrics;
 mod otlp;
+mod page_reasons;
 mod pages;
 mod queue;
 mod repeated;

@@ -8,8 +8,8 @@ use lockkeeper_engine::runs::{RunEntry, RunFilter, StoredEvent};
 use lockkeeper_platform::wall_clock::WallTime;
 
 use super::request_row::{Short, reason, reason_words};
-use super::status::{Badge, of_run};
-use super::texts::Texts;
+use super::status::{Badge, of_run, of_run_of};
+use super::texts::{Texts, fill};
 use super::times::{TimeFormat, TimePoint};
 use super::{Layout, render};
 use crate::error::ApiError;
@@ -47,7 +47,7 @@ impl RunRow {
             id: Short::new(run.id.as_str()),
             request: run.request.to_string(),
             title: entry.request.request.title.clone(),
-            badge: of_run(run.status(), texts),
+            badge: of_run_of(run, &entry.request, texts),
             attempt: run.attempt(),
             queued: times.since(run.queued_at.moment),
             took: took.map(|(end, start)| lockkeeper_core::time::format_span(end.moment.since(start.moment))),
@@ -90,9 +90,22 @@ impl EventRow {
             request: event.request.clone(),
             kind: kind.map_or_else(|| event.kind.clone(), |kind| texts.event_kinds[kind].to_owned()),
             to: status.unwrap_or_else(|| event.to.clone()),
-            message: event.message.clone().or_else(|| event.reason.as_ref().and_then(in_words)),
+            message: event
+                .message
+                .as_ref()
+                .map(|message| retry_in(message, texts).unwrap_or_else(|| message.clone()))
+                .or_else(|| event.reason.as_ref().and_then(in_words)),
         }
     }
+}
+
+/// `attempt 1 of 3: the next in 2s`, as the rules write it into an event, in the words of the page; none for other messages.
+fn retry_in(message: &str, texts: &Texts) -> Option<String> {
+    let (attempt, span) = message.strip_prefix("attempt ")?.split_once(": the next in ")?;
+    let (number, most) = attempt.split_once(" of ")?;
+    let attempt = fill(texts.attempt_of, &[("n", number), ("most", most)]);
+    let next = fill(texts.why_retry, &[("span", span)]);
+    Some(fill(texts.last_output, &[("reason", &attempt), ("line", &next)]))
 }
 
 pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Result<Response, ApiError> {

@@ -1,8 +1,6 @@
 //! Board page: what needs a person first, then what runs, waits and is queued. With a filter it is one list, with bulk
 //! operations.
 
-use std::collections::HashMap;
-
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
@@ -15,7 +13,7 @@ use lockkeeper_engine::{Listing, OwnerNames};
 
 use super::chart::{Chart, charts};
 use super::filter::{Choice, Query};
-use super::request_row::{Row, Rows, sort};
+use super::request_row::{Row, Rows, runs_by_lease, sort};
 use super::status::of_request;
 use super::texts::{Texts, fill};
 use super::times::{TimeFormat, TimePoint};
@@ -116,7 +114,9 @@ pub(super) async fn page(
     let filter = query.filter(LISTED)?;
     let read = state.blocking(move |state| Read::new(state, &filter)).await?;
     let (texts, times) = (layout.texts, TimeFormat::new(state.runs().now().moment));
-    let runs = runs_by_lease(&read.running);
+    let running = read.running.first.iter().map(|summary| &summary.entry);
+    let runs =
+        runs_by_lease(running.filter_map(|entry| Some((entry.latest.as_ref()?, &entry.request.request))));
     let rows = Rows { listing: &read.listing, names: &read.names, runs, texts, times: &times };
     let (sections, list) = match &read.content {
         Content::Board { needs, queued, folded } => (sections(&read, needs, queued, folded, &rows), None),
@@ -179,16 +179,6 @@ impl Read {
             content,
         })
     }
-}
-
-/// The runs that hold leases: a request that waits for a lease gets a link to the run that holds it.
-fn runs_by_lease(running: &Requests) -> HashMap<lockkeeper_core::id::LeaseId, (String, String)> {
-    let held = running.first.iter().filter_map(|summary| {
-        let run = summary.entry.latest.as_ref()?;
-        let title = summary.entry.request.request.title.clone();
-        Some((run.lease()?.0, (run.id.to_string(), title)))
-    });
-    held.collect()
 }
 
 fn counts(found: &[(RequestStatus, u64)], texts: &'static Texts) -> [Count; 6] {

@@ -9,13 +9,14 @@ use axum::response::Response;
 use lockkeeper_core::id::LeaseId;
 use lockkeeper_core::liveness::{Verdict, Voucher};
 use lockkeeper_core::record::{Claim, Lease};
-use lockkeeper_core::resource::Mode;
+use lockkeeper_core::resource::{Mode, Resource};
 use lockkeeper_core::run::Status;
 use lockkeeper_core::waiting::Blocker;
 use lockkeeper_engine::foreign_locks::{ForeignLock, ForeignWaiter};
 use lockkeeper_engine::runs::RunFilter;
 use lockkeeper_engine::{HolderEntry, Listing, OwnerNames, WaiterEntry};
 
+use super::request_row::runs_by_lease;
 use super::texts::{Texts, fill, pieces};
 use super::times::{TimeFormat, TimePoint};
 use super::wait_graph::{Wait, WaitGraph};
@@ -32,6 +33,8 @@ struct Page {
     layout: Layout,
     state: String,
     now: i64,
+    /// How many wait: tickets of the dead are not counted.
+    waiting: usize,
     longest: Option<TimePoint>,
     orphans: usize,
     holders: Vec<Holder>,
@@ -41,14 +44,22 @@ struct Page {
     graph: Option<WaitGraph>,
     /// The sentence about a holder, with its places.
     held: Vec<(&'static str, &'static str)>,
-    foreign: Vec<ForeignLock>,
+    /// Locks of other formats, and since when.
+    foreign: Vec<(Option<TimePoint>, ForeignLock)>,
     /// The processes that wait for locks of other formats, and since when at most.
     foreign_waiters: Vec<(TimePoint, ForeignWaiter)>,
 }
 
-struct Chip {
-    text: String,
-    mode: Option<String>,
+/// A name or a path, with how it is held if others may hold it, too.
+pub(super) struct Chip {
+    pub(super) text: String,
+    pub(super) mode: Option<String>,
+}
+
+/// What is known of a holder: a sentence with its places, and when it was last heard of.
+struct Sign {
+    words: Vec<(&'static str, &'static str)>,
+    heard: TimePoint,
 }
 
 struct Holder {
@@ -60,13 +71,13 @@ struct Holder {
     state: &'static str,
     tone: &'static str,
     since: TimePoint,
-    /// The time of its last heartbeat; none if its process can be observed.
-    heartbeat: Option<TimePoint>,
+    sign: Sign,
     ends: Option<TimePoint>,
     pid: Option<u32>,
     host: String,
-    /// The question before it is broken.
+    /// The question before it is broken, and what follows.
     question: String,
+    means: String,
     /// The run that holds it: id and title.
     run: Option<(String, String)>,
     /// How many wait for it, in words; empty if nobody does.
@@ -86,6 +97,8 @@ struct Waiter {
     resources: Vec<Chip>,
     since: TimePoint,
     position: usize,
+    /// Whether its process has ended: then it is skipped.
+    is_gone: bool,
     whys: Vec<Why>,
 }
 
@@ -99,8 +112,8 @@ struct Why {
 struct Obstacle {
     owner: String,
     since: TimePoint,
-    /// The time of its last heartbeat; none if its process can be observed.
-    heartbeat: Option<TimePoint>,
+    /// None if its process can be observed.
+    sign: Option<Sign>,
     witness: Option<String>,
 }
 
@@ -115,14 +128,12 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
             Ok((listing, names, foreign, counts, state.runs().entries(&filter)?))
         })
         .await?;
-    let run_of = |lease: &Lease| {
-        let entry = runs.iter().find(|entry| entry.run.lease().is_some_and(|(id, _)| id == lease.id))?;
-        Some((entry.run.id.to_string(), entry.request.request.title.clone()))
-    };
-    let waiting = listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
+    let runs = runs_by_lease(runs.iter().map(|entry| (&entry.run, &entry.request.request)));
+    let waiting: Vec<&WaiterEntry> =
+        listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free()).collect();
     let foreign_wait = |waiter: &ForeignWaiter| listing.now.before(Duration::from_secs(waiter.waits_seconds));
     let foreign_waits = foreign.waiters.iter().map(foreign_wait);
-    let longest = waiting.map(|waiter| waiter.ticket.enqueued_at).chain(foreign_waits).min();
+    let longest = waiting.iter().map(|waiter| waiter.ticket.enqueued_at).chain(foreign_waits).min();
     let (texts, times) = (layout.texts, TimeFormat::new(listing.now));
     let read = Read { listing: &listing, names: &names, texts, times: &times };
     // Those that most others wait for come first.
@@ -134,19 +145,20 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
     let page = Page {
         state: state.state_folder().display().to_string(),
         now: times.now(),
+        waiting: waiting.len() + foreign.waiters.len(),
         longest: longest.map(|moment| times.since(moment)),
         orphans: counts.orphans,
         holders: holders
             .iter()
             .take(MAX_ROWS)
-            .map(|(one, waiters)| Holder::new(one, *waiters, &read).of_run(run_of(&one.lease)))
+            .map(|(one, waiters)| Holder::new(one, *waiters, &read).of_run(runs.get(&one.lease.id).cloned()))
             .collect(),
         holders_left_out: listing.holders.len().saturating_sub(MAX_ROWS),
         waiters: listing.waiters.iter().take(MAX_ROWS).map(|one| Waiter::new(one, &read)).collect(),
         waiters_left_out: listing.waiters.len().saturating_sub(MAX_ROWS),
         graph: read.graph(),
         held: pieces(texts.why_held),
-        foreign: foreign.locks,
+        foreign: foreign.locks.into_iter().map(|lock| (read.since(&lock), lock)).collect(),
         foreign_waiters: foreign
             .waiters
             .into_iter()
@@ -169,7 +181,7 @@ impl Read<'_> {
     /// How many wait for each lease.
     fn waiters_by_lease(&self) -> HashMap<LeaseId, usize> {
         let mut waiters: HashMap<LeaseId, usize> = HashMap::new();
-        for waiter in &self.listing.waiters {
+        for waiter in self.listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free()) {
             let leases = waiter.blockers.iter().flat_map(|blocker| &blocker.leases);
             let leases: BTreeSet<LeaseId> = leases.map(|found| found.record.id).collect();
             for lease in leases {
@@ -179,16 +191,56 @@ impl Read<'_> {
         waiters
     }
 
-    /// The last heartbeat of a lease; none if its process can be observed.
-    fn heartbeat(&self, lease: &Lease) -> Option<TimePoint> {
-        let lives = |one: &&HolderEntry| one.lease.id == lease.id && one.verdict == Verdict::Alive;
-        let is_seen = match lease.claim.proof.voucher {
-            Voucher::KernelLock { .. } | Voucher::Process(_) => {
-                self.listing.holders.iter().any(|one| lives(&one))
+    /// What is known of the holder of a lease.
+    fn sign(&self, lease: &Lease, verdict: Verdict) -> Sign {
+        let texts = self.texts;
+        let words = match (&lease.claim.proof.voucher, verdict) {
+            (_, Verdict::Dead(_)) => texts.process_ended,
+            (Voucher::Time | Voucher::TimeFor(_), _) => texts.no_process,
+            (Voucher::KernelLock { .. } | Voucher::Process(_), Verdict::Alive) => texts.process_seen,
+            (Voucher::KernelLock { .. } | Voucher::Process(_), Verdict::Unknown) => texts.not_visible,
+            (Voucher::KernelLock { .. } | Voucher::Process(_), Verdict::Expired | Verdict::Overdue) => {
+                texts.heard
             }
-            Voucher::Time | Voucher::TimeFor(_) => false,
         };
-        (!is_seen).then(|| self.times.since(lease.heartbeat_at))
+        Sign { words: pieces(words), heard: self.times.since(lease.heartbeat_at) }
+    }
+
+    /// What is known of the holder of a lease; none if its process is observed and lives.
+    fn sign_if_unseen(&self, lease: &Lease) -> Option<Sign> {
+        let verdict = self.listing.holders.iter().find(|one| one.lease.id == lease.id)?.verdict;
+        let has_process = lease.claim.proof.process().is_some();
+        (!has_process || verdict != Verdict::Alive).then(|| self.sign(lease, verdict))
+    }
+
+    /// What follows when a lease is broken: for its holder, and for who is next.
+    fn break_means(&self, holder: &HolderEntry, owner: &str) -> String {
+        let (texts, proof) = (self.texts, &holder.lease.claim.proof);
+        let pid = proof.process().map(|process| process.pid.to_string()).unwrap_or_default();
+        let sentence = match (&proof.voucher, holder.verdict) {
+            (_, Verdict::Dead(_)) => texts.break_gone,
+            (_, Verdict::Expired | Verdict::Overdue) => texts.break_time_up,
+            (Voucher::Time | Voucher::TimeFor(_), _) => texts.break_no_process,
+            (_, Verdict::Unknown) => texts.break_unseen,
+            (Voucher::KernelLock { .. }, Verdict::Alive) => texts.break_told,
+            (Voucher::Process(_), Verdict::Alive) => texts.break_untold,
+        };
+        let blocks =
+            |blocker: &Blocker| blocker.leases.iter().any(|found| found.record.id == holder.lease.id);
+        let mut alive = self.listing.waiters.iter().filter(|waiter| !waiter.verdict.is_free());
+        let next = alive.find(|waiter| waiter.blockers.iter().any(blocks)).map_or_else(
+            || texts.nobody_waits.to_owned(),
+            |waiter| {
+                let next = self.names.of_owner(&waiter.ticket.claim.owner);
+                fill(texts.break_next, &[("owner", &next)])
+            },
+        );
+        format!("{}\n{next}", fill(sentence, &[("owner", owner), ("pid", &pid)]))
+    }
+
+    /// Since when a lock of another format is held.
+    fn since(&self, lock: &ForeignLock) -> Option<TimePoint> {
+        Some(self.times.since_time(lock.since.as_ref()?.parse().ok()?))
     }
 
     fn owner(&self, claim: &Claim) -> Owner {
@@ -218,8 +270,18 @@ impl Read<'_> {
     }
 }
 
-fn chips(claim: &Claim) -> Vec<Chip> {
-    let chips = claim.resources.iter().map(|resource| Chip {
+/// The names and paths of a claim for a title: the first three.
+fn names_of(claim: &Claim) -> String {
+    let mut names: Vec<String> = claim.targets().take(4).map(ToString::to_string).collect();
+    if let Some(fourth) = names.get_mut(3) {
+        *fourth = "…".to_owned();
+    }
+    names.join(", ")
+}
+
+/// Names and paths as chips.
+pub(super) fn chips(resources: &[Resource]) -> Vec<Chip> {
+    let chips = resources.iter().map(|resource| Chip {
         text: resource.target.to_string(),
         mode: match resource.mode {
             Mode::Exclusive => None,
@@ -247,14 +309,15 @@ impl Holder {
         Self {
             id: lease.id.to_string(),
             token: lease.token.0,
-            question: fill(texts.break_title, &[("owner", &owner.name)]),
+            question: fill(texts.break_title, &[("resource", &names_of(claim))]),
+            means: read.break_means(holder, &owner.name),
             owner,
             reason: claim.reason.clone(),
-            resources: chips(claim),
+            resources: chips(&claim.resources),
             state,
             tone,
             since: times.since(lease.acquired_at),
-            heartbeat: read.heartbeat(lease),
+            sign: read.sign(lease, holder.verdict),
             ends: lease.expires_at().map(|end| times.until(end)),
             pid: claim.proof.process().map(|process| process.pid),
             host: claim.proof.origin.host.clone(),
@@ -280,9 +343,10 @@ impl Waiter {
             ticket: claim.ticket.as_ref().map_or_else(|| ticket.id.as_ticket(), ToString::to_string),
             owner: read.owner(claim),
             reason: claim.reason.clone(),
-            resources: chips(claim),
+            resources: chips(&claim.resources),
             since: read.times.since(ticket.enqueued_at),
             position: waiter.position,
+            is_gone: waiter.verdict.is_free(),
             whys: waiter.blockers.iter().map(|blocker| Why::new(blocker, read)).collect(),
         }
     }
@@ -295,7 +359,7 @@ impl Why {
         let holder = blocker.leases.first().map(|found| Obstacle {
             owner: name(&found.record.claim),
             since: read.times.since(found.record.acquired_at),
-            heartbeat: read.heartbeat(&found.record),
+            sign: read.sign_if_unseen(&found.record),
             witness: Some(found.witness.clone()).filter(|witness| *witness != wanted),
         });
         let behind = blocker.tickets.first().map(|found| name(&found.record.claim));

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use lockkeeper_core::id::LeaseId;
-use lockkeeper_core::request::RequestStatus;
+use lockkeeper_core::id::{LeaseId, RequestId};
+use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::{Ending, Reason, Run, Status};
 use lockkeeper_core::time::{Moment, format_span};
 use lockkeeper_engine::runs::{Blocked, RequestEntry, short_id};
@@ -16,10 +16,14 @@ use super::times::{TimeFormat, TimePoint};
 
 /// How many letters of an id lists show.
 const SHORT: usize = 7;
+/// How many leases that a run waits for are named.
+const MAX_HELD: usize = 20;
 
 /// A row.
 pub(super) struct Row {
     pub(super) id: String,
+    /// Whether a user chose the id. Then it is shown: commands take it.
+    pub(super) is_id_chosen: bool,
     pub(super) title: String,
     pub(super) badge: Badge,
     pub(super) locked: bool,
@@ -28,9 +32,7 @@ pub(super) struct Row {
     pub(super) run: Option<Short>,
     pub(super) facts: Vec<String>,
     pub(super) holds: Vec<String>,
-    pub(super) why: Option<String>,
-    /// A link to the lease that it waits for, or to the run that holds that lease: address and text.
-    pub(super) link: Option<(String, String)>,
+    pub(super) why: Option<Why>,
     pub(super) since: Option<TimePoint>,
     pub(super) took: Option<String>,
     pub(super) can_run: bool,
@@ -54,7 +56,7 @@ pub(super) struct Short {
 pub(super) struct Cancel {
     pub(super) title: String,
     pub(super) means: &'static str,
-    pub(super) yes: String,
+    pub(super) yes: &'static str,
     pub(super) no: &'static str,
 }
 
@@ -74,8 +76,7 @@ impl Cancel {
                 return None;
             }
         };
-        let named = |sentence| fill(sentence, &[("title", title)]);
-        Some(Self { title: named(texts.cancel_title), means, yes: named(texts.end_it), no })
+        Some(Self { title: fill(texts.cancel_title, &[("title", title)]), means, yes: texts.cancel_yes, no })
     }
 }
 
@@ -89,18 +90,55 @@ pub(super) struct Rows<'r> {
     pub(super) times: &'r TimeFormat,
 }
 
-/// Why a request is in its state.
-#[derive(Default)]
-struct Why {
-    text: Option<String>,
-    link: Option<(String, String)>,
-    waits: bool,
+/// Why a request is in its state: a sentence, with links between its beginning and its end.
+pub(super) struct Why {
+    pub(super) before: String,
+    pub(super) links: Vec<Link>,
+    pub(super) after: &'static str,
+}
+
+/// A link with a short text and a whole one.
+pub(super) struct Link {
+    pub(super) href: String,
+    pub(super) short: String,
+    pub(super) whole: String,
+}
+
+impl Why {
+    fn plain(text: String) -> Self {
+        Self { before: text, links: Vec::new(), after: "" }
+    }
+}
+
+impl Link {
+    /// A link to a request.
+    pub(super) fn to_request(id: &RequestId) -> Self {
+        let short = if is_chosen(id) { id.to_string() } else { Short::new(id.as_str()).short };
+        Self { href: format!("/requests/{id}"), short, whole: id.to_string() }
+    }
+}
+
+/// Whether a user chose the id of a request.
+fn is_chosen(id: &RequestId) -> bool {
+    short_id(id.as_str()) == id.as_str()
+}
+
+/// The runs that hold leases, with their titles: who waits for such a lease gets a link to its run.
+pub(super) fn runs_by_lease<'r>(
+    runs: impl Iterator<Item = (&'r Run, &'r Request)>,
+) -> HashMap<LeaseId, (String, String)> {
+    let held = |(run, request): (&Run, &Request)| {
+        Some((run.lease()?.0, (run.id.to_string(), request.title.clone())))
+    };
+    runs.filter_map(held).collect()
 }
 
 impl Rows<'_> {
     pub(super) fn row(&self, entry: &RequestEntry, last_line: Option<&str>) -> Row {
         let (request, status, run) = (&entry.request.request, entry.request.status, entry.latest.as_ref());
-        let why = self.why(entry, last_line);
+        let held = (status == RequestStatus::Queued).then(|| self.held(request).next()).flatten();
+        let waits = held.is_some();
+        let why = held.or_else(|| self.why(entry, last_line));
         let took = run.and_then(|run| Some(run.completed_at()?.moment.since(run.started_at()?.moment)));
         let place = match entry.blocked {
             Some(Blocked::Position(ahead)) => Some(ahead + 1),
@@ -109,6 +147,7 @@ impl Rows<'_> {
         let holds = request.resources().into_iter().map(|resource| resource.target.to_string());
         Row {
             id: request.id.to_string(),
+            is_id_chosen: is_chosen(&request.id),
             title: request.title.clone(),
             badge: of_request(status, self.texts),
             locked: status == RequestStatus::Running,
@@ -116,15 +155,14 @@ impl Rows<'_> {
             run: run.map(|run| Short::new(run.id.as_str())),
             facts: self.facts(entry),
             holds: holds.filter(|_| status == RequestStatus::Running).collect(),
-            why: why.text,
-            link: why.link,
+            why,
             since: run.map(|run| self.times.since(last_change(run))),
             took: took.map(format_span),
             can_run: status != RequestStatus::Running,
             has_output: run.is_some_and(|run| run.started_at().is_some()),
             cancel: run.and_then(|run| Cancel::of(run.status(), &request.title, self.texts)),
             answers: status == RequestStatus::NeedsInput,
-            waits: why.waits,
+            waits,
             execution: request.conductor().and_then(execution_of),
             order: (entry.request.created_at, took.map_or(0, |took| took.as_millis())),
         }
@@ -150,8 +188,13 @@ impl Rows<'_> {
             let waits = |blocker: &lockkeeper_core::waiting::Blocker| {
                 blocker.leases.iter().any(|found| found.record.id == lease)
             };
-            let behind =
-                self.listing.waiters.iter().filter(|waiter| waiter.blockers.iter().any(waits)).count();
+            let behind = self
+                .listing
+                .waiters
+                .iter()
+                .filter(|waiter| !waiter.verdict.is_free())
+                .filter(|waiter| waiter.blockers.iter().any(waits))
+                .count();
             if behind > 0 {
                 facts.push(fill(texts.waits_behind, &[("n", &behind.to_string())]));
             }
@@ -160,47 +203,64 @@ impl Rows<'_> {
     }
 
     /// Why it waits, failed or asks, in one sentence.
-    fn why(&self, entry: &RequestEntry, last_line: Option<&str>) -> Why {
-        let texts = self.texts;
-        if entry.request.status == RequestStatus::Queued
-            && let Some(found) = self.listing.conflicting_leases(&entry.request.request.resources()).first()
-        {
+    fn why(&self, entry: &RequestEntry, last_line: Option<&str>) -> Option<Why> {
+        match &entry.blocked {
+            Some(blocked) => Some(self.blocked(blocked)),
+            None => reason(entry.latest.as_ref()?, last_line, self.texts).map(Why::plain),
+        }
+    }
+
+    /// All reasons for which a run has not started.
+    pub(super) fn whys(&self, request: &Request, blocked: &Blocked) -> Vec<Why> {
+        self.held(request).take(MAX_HELD).chain([self.blocked(blocked)]).collect()
+    }
+
+    /// The leases of others that a request waits for.
+    fn held(&self, request: &Request) -> impl Iterator<Item = Why> {
+        self.listing.conflicting_leases(&request.resources()).into_iter().map(|found| {
             let lease = &found.holder.lease;
             let span = self.times.since(lease.acquired_at).text;
             // People know a run by its title.
             let (owner, link) = match self.runs.get(&lease.id) {
-                Some((run, title)) => (title.clone(), (format!("/runs/{run}"), Short::new(run).short)),
-                None => (
-                    self.names.of_owner(&lease.claim.owner),
-                    (format!("/locks#lease-{}", lease.id), lease.id.to_string()),
-                ),
+                Some((run, title)) => {
+                    let Short { short, whole } = Short::new(run);
+                    (title.clone(), Link { href: format!("/runs/{run}"), short, whole })
+                }
+                None => {
+                    let id = lease.id.to_string();
+                    let href = format!("/locks#lease-{id}");
+                    (self.names.of_owner(&lease.claim.owner), Link { href, short: id.clone(), whole: id })
+                }
             };
             let values = [("resource", &*found.witness), ("owner", &*owner), ("span", &*span)];
-            return Why { text: Some(fill(texts.why_held, &values)), link: Some(link), waits: true };
-        }
-        let text = match &entry.blocked {
-            Some(Blocked::Dependencies(requests)) => {
-                let names: Vec<String> = requests.iter().map(ToString::to_string).collect();
-                Some(fill(texts.why_after, &[("requests", &names.join(", "))]))
+            let before = fill(self.texts.why_held, &values) + " ";
+            Why { before, links: vec![link], after: "" }
+        })
+    }
+
+    fn blocked(&self, blocked: &Blocked) -> Why {
+        let texts = self.texts;
+        Why::plain(match blocked {
+            Blocked::Dependencies(requests) => {
+                let (before, after) =
+                    texts.why_after.split_once("{requests}").unwrap_or((texts.why_after, ""));
+                let links = requests.iter().map(Link::to_request).collect();
+                return Why { before: before.to_owned(), links, after };
             }
-            Some(Blocked::Retry(at)) => Some(fill(texts.why_retry, &[("span", &self.times.until(*at).text)])),
-            Some(Blocked::Position(0)) => Some(texts.why_next.to_owned()),
-            Some(Blocked::Position(ahead)) => Some(fill(texts.why_place, &[("n", &ahead.to_string())])),
-            Some(Blocked::Behind(ahead)) => Some(fill(texts.why_place_or_more, &[("n", &ahead.to_string())])),
-            Some(Blocked::NoWorker) => Some(texts.no_worker.to_owned()),
-            Some(Blocked::NoWorkerWith(labels)) => {
+            Blocked::Retry(at) => fill(texts.why_retry, &[("span", &self.times.until(*at).text)]),
+            Blocked::Position(0) => texts.why_next.to_owned(),
+            Blocked::Position(ahead) => fill(texts.why_place, &[("n", &ahead.to_string())]),
+            Blocked::Behind(ahead) => fill(texts.why_place_or_more, &[("n", &ahead.to_string())]),
+            Blocked::NoWorker => texts.no_worker.to_owned(),
+            Blocked::NoWorkerWith(labels) => {
                 let labels: Vec<&str> = labels.iter().map(|label| label.as_str()).collect();
-                Some(fill(texts.no_worker_with, &[("labels", &labels.join(", "))]))
+                fill(texts.no_worker_with, &[("labels", &labels.join(", "))])
             }
-            Some(Blocked::Unattended) => Some(texts.unattended.to_owned()),
-            Some(Blocked::OutOfReach(None)) => Some(texts.out_of_reach.to_owned()),
-            Some(Blocked::OutOfReach(Some(user))) => {
-                Some(fill(texts.of_another_user, &[("user", &user.to_string())]))
-            }
-            Some(Blocked::TimeIsUp) => Some(texts.time_is_up.to_owned()),
-            None => entry.latest.as_ref().and_then(|run| reason(run, last_line, texts)),
-        };
-        Why { text, ..Why::default() }
+            Blocked::Unattended => texts.unattended.to_owned(),
+            Blocked::OutOfReach(None) => texts.out_of_reach.to_owned(),
+            Blocked::OutOfReach(Some(user)) => fill(texts.of_another_user, &[("user", &user.to_string())]),
+            Blocked::TimeIsUp => texts.time_is_up.to_owned(),
+        })
     }
 }
 

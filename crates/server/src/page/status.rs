@@ -1,7 +1,8 @@
 //! Status badges: the text and colour of each status.
 
 use lockkeeper_core::request::RequestStatus;
-use lockkeeper_core::run::Status;
+use lockkeeper_core::run::{Run, Status};
+use lockkeeper_engine::runs::StoredRequest;
 use lockkeeper_engine::stages::overview::{ExecutionState, GroupView};
 
 use super::texts::Texts;
@@ -38,6 +39,20 @@ pub(super) fn of_run(status: Status, texts: &'static Texts) -> Badge {
         Status::Rejected => (texts.rejected, "bad"),
     };
     Badge { text, tone }
+}
+
+/// The badge of a run, with its request: a run that ended because it needs input says so until somebody has answered.
+pub(super) fn of_run_of(run: &Run, request: &StoredRequest, texts: &'static Texts) -> Badge {
+    if needs_input(run, request) {
+        of_request(RequestStatus::NeedsInput, texts)
+    } else {
+        of_run(run.status(), texts)
+    }
+}
+
+/// Whether a run waits for the answer of a person.
+pub(super) fn needs_input(run: &Run, request: &StoredRequest) -> bool {
+    request.status == RequestStatus::NeedsInput && request.latest.as_ref() == Some(&run.id)
 }
 
 /// The badge of an execution.

@@ -82,8 +82,6 @@ pub(super) struct Texts {
     pub(super) action: &'static str,
     /// Button that breaks a lease.
     pub(super) break_: &'static str,
-    /// Question; the owner follows.
-    pub(super) break_confirm: &'static str,
     /// Column heading.
     pub(super) ticket: &'static str,
     /// Column heading.
@@ -137,8 +135,6 @@ pub(super) struct Texts {
     pub(super) body: &'static str,
     /// Heading.
     pub(super) answers: &'static str,
-    /// Before the age of the last heartbeat.
-    pub(super) heartbeat_of: &'static str,
     /// After the age of an event.
     pub(super) ago: &'static str,
     /// Alert.
@@ -499,14 +495,28 @@ pub(super) struct Texts {
     pub(super) keep_running: &'static str,
     /// Button of a dialog that changes nothing.
     pub(super) keep_waiting: &'static str,
-    /// Button of a dialog: `{title}`.
-    pub(super) end_it: &'static str,
+    /// Button of a dialog.
+    pub(super) cancel_yes: &'static str,
     /// Question: `{title}`.
     pub(super) cancel_title: &'static str,
     pub(super) cancel_running_means: &'static str,
     pub(super) cancel_queued_means: &'static str,
-    /// Question: `{owner}`.
+    /// Question: `{resource}`.
     pub(super) break_title: &'static str,
+    /// Sentence: `{owner}`.
+    pub(super) break_told: &'static str,
+    /// Sentence: `{owner}`, `{pid}`.
+    pub(super) break_untold: &'static str,
+    /// Sentence: `{owner}`.
+    pub(super) break_no_process: &'static str,
+    /// Sentence: `{owner}`.
+    pub(super) break_unseen: &'static str,
+    /// Sentence: `{owner}`.
+    pub(super) break_gone: &'static str,
+    /// Sentence: `{owner}`.
+    pub(super) break_time_up: &'static str,
+    /// Sentence: `{owner}`.
+    pub(super) break_next: &'static str,
     pub(super) break_do: &'static str,
     /// Button of a dialog that changes nothing.
     pub(super) break_keep: &'static str,
@@ -530,8 +540,20 @@ pub(super) struct Texts {
     pub(super) later_page: &'static str,
     /// Link from a lease to its run.
     pub(super) held_by_run: &'static str,
-    /// In the place of a heartbeat.
+    /// What is known of a holder.
     pub(super) process_seen: &'static str,
+    /// What is known of a holder: `{span}`.
+    pub(super) no_process: &'static str,
+    /// What is known of a holder: `{span}`.
+    pub(super) not_visible: &'static str,
+    /// What is known of a holder: `{span}`.
+    pub(super) heard: &'static str,
+    /// What is known of a holder.
+    pub(super) process_ended: &'static str,
+    /// Status of a ticket.
+    pub(super) gone: &'static str,
+    /// What happens to a ticket that is gone.
+    pub(super) gone_means: &'static str,
     /// Link from an alert to its page.
     pub(super) show_it: &'static str,
     /// Heading of a dialog without a name.
@@ -562,6 +584,22 @@ pub(super) struct Texts {
     pub(super) cut_out: &'static str,
     /// Button that changes a value.
     pub(super) change: &'static str,
+    /// What the button `run_again` does.
+    pub(super) run_again_means: &'static str,
+    /// What the button `queue_again` does.
+    pub(super) queue_again_means: &'static str,
+    /// What the button `run_now` does.
+    pub(super) run_now_means: &'static str,
+    /// Label of the pages of a list, for screen readers.
+    pub(super) list_pages: &'static str,
+    /// Label: the labels that a worker must have.
+    pub(super) needs_labels: &'static str,
+    /// Column heading: what an agent waits for.
+    pub(super) file_or_name: &'static str,
+    /// Label of a text that is English in every language; empty in English.
+    pub(super) detail: &'static str,
+    /// Shown where descriptions are English in every language; empty in English.
+    pub(super) descriptions_in_english: &'static str,
 }
 
 impl Texts {
