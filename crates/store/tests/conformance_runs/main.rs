@@ -35,7 +35,7 @@ mod submit;
 
 use lockkeeper_store::RunStore;
 
-use support::{LIMIT, breaks, harness, on_server, other_process, through_proxy};
+use support::{LIMIT, breaks, harness, on_server, other_process, serving, through_proxy};
 
 /// A backend of stores of runs, for the cases.
 pub trait Harness: harness::Harness<dyn RunStore> {}
