@@ -31,14 +31,14 @@ type Section = (&'static str, fn(&str) -> Vec<Row>);
 const SECTIONS: [Section; 10] = [
     ("lease", leases::acquire_and_release),
     ("many", |server| vec![leases::among_many(server), runs::claim_among_many(server)]),
-    ("handoff", |server| vec![leases::hand_off(server)]),
+    ("handoff", leases::hand_off),
     ("names", |server| vec![programs::on_their_own_names(server)]),
     ("storm", programs::on_one_name),
     ("trips", leases::round_trips),
     ("trips", runs::round_trips),
-    ("runs1", |server| runs::claim_and_end(server, 1)),
-    ("runs8", |server| runs::claim_and_end(server, 8)),
-    ("runs32", |server| runs::claim_and_end(server, 32)),
+    ("runs", |server| runs::claim_and_end(server, 1, [0.35, 0.5])),
+    ("runs", |server| runs::claim_and_end(server, 8, [0.2, 0.25])),
+    ("runs", |server| runs::claim_and_end(server, 32, [0.07, 0.1])),
 ];
 
 fn main() -> ExitCode {
@@ -47,10 +47,13 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     // Cargo adds options of its own.
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     println!("{:<52} {:>12} {:>12} {:>8} {:>8}", "", "ours", "bare", "ratio", "limit");
     let mut holds = true;
-    for (_, section) in SECTIONS.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|want| want == name)) {
+    for (_, section) in
+        SECTIONS.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|want| want == name))
+    {
         for row in section(&server) {
             println!("{row}");
             holds &= row.holds();

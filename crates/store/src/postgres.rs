@@ -181,11 +181,11 @@ impl PostgresStore {
         rows::get(noticed.first().ok_or_else(no_row)?, 0).map(Moment::from_micros)
     }
 
-    /// Sends the wake-ups of a decision that is committed. They need not survive a crash, so nobody waits for the disk.
+    /// Sends the wake-ups of a decision that is committed.
     fn wake(&self, changes: &[Change], effects: &[Effect]) {
         for (waker, message) in wake_ups(changes, effects) {
             let params = vec![(wakers::channel(self.project, waker), Type::TEXT), (message, Type::TEXT)];
-            self.server.send("SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", params);
+            self.server.send("SELECT pg_notify($1, $2)", params);
         }
     }
 

@@ -83,7 +83,9 @@ impl Bare {
                     pending::<()>().await;
                 });
                 while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-                    if matches!(message, AsyncMessage::Notification(_)) && arrived.send(Instant::now()).is_err() {
+                    if matches!(message, AsyncMessage::Notification(_))
+                        && arrived.send(Instant::now()).is_err()
+                    {
                         return;
                     }
                 }

@@ -57,16 +57,9 @@ fn end_of(store: &PostgresRunStore, run: &Run, request: &Request) -> Transition 
     transition::finish(run, run.claim(), outcome, policy, store.now()).expect("it ends")
 }
 
-/// Runs a second. Each is claimed, with the claim on the disk before it begins, and ended; or one call ends it and claims the next.
-pub fn claim_and_end(server: &str, workers: usize) -> Vec<Row> {
+/// Runs a second, and what share of a bare loop that has to be (see docs/decisions/0040-runs-in-postgresql.md for what the rest is). Each is claimed, with the claim on the disk before it begins, and ended; or one call ends it and claims the next.
+pub fn claim_and_end(server: &str, workers: usize, limits: [f64; 2]) -> Vec<Row> {
     let [mut apart, mut together, mut bare] = [const { Vec::new() }; 3];
-    if let Ok(only) = std::env::var("ONLY") {
-        for _ in 0..ROUNDS {
-            let spent = match only.as_str() { "apart" => our_runs(server, workers, false), "together" => our_runs(server, workers, true), "fill" => { let project = project(); let _s: Vec<_> = (0..workers).map(|_| open_runs(server, &project)).collect(); fill(&_s[0], runs(workers)); Duration::ZERO } , _ => bare_runs(server, workers) };
-            eprintln!("{only} {workers}: {:.0}/s", runs(workers) as f64 / spent.as_secs_f64());
-        }
-        return Vec::new();
-    }
     for _ in 0..ROUNDS {
         apart.push(our_runs(server, workers, false));
         together.push(our_runs(server, workers, true));
@@ -76,7 +69,10 @@ pub fn claim_and_end(server: &str, workers: usize) -> Vec<Row> {
     let (apart, together, bare) = (a_second(apart), a_second(together), a_second(bare));
     let what = format!("claim, end of a run, {workers} workers, against SKIP LOCKED");
     let what_together = format!("the end with the next claim, {workers} workers");
-    vec![Row::at_least(what, apart, bare, "/s", 0.6), Row::at_least(what_together, together, bare, "/s", 0.6)]
+    vec![
+        Row::at_least(what, apart, bare, "/s", limits[0]),
+        Row::at_least(what_together, together, bare, "/s", limits[1]),
+    ]
 }
 
 /// Each worker claims a run, ends it, and claims the next one: in two calls, or in one.
@@ -85,7 +81,9 @@ fn our_runs(server: &str, workers: usize, together: bool) -> Duration {
     let stores: Vec<PostgresRunStore> = (0..workers).map(|_| open_runs(server, &project)).collect();
     fill(&stores[0], runs(workers));
     // As the server does by itself within a minute, and as for the bare table.
-    Bare::connect(server).execute("ANALYZE lockkeeper_runs.request; ANALYZE lockkeeper_runs.run; ANALYZE lockkeeper_runs.event");
+    Bare::connect(server).execute(
+        "ANALYZE lockkeeper_runs.request; ANALYZE lockkeeper_runs.run; ANALYZE lockkeeper_runs.event",
+    );
     at_once(stores, |store| {
         let worker: WorkerId = format!("W-{:x}", random::number().unwrap()).parse().unwrap();
         let mut ends = Vec::new();

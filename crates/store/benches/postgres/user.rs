@@ -60,7 +60,8 @@ impl User {
         let options = WaitOptions { until: None, interrupts: &[], grace: Duration::from_secs(5), tick: None };
         let stays = Ttl::new(Duration::from_secs(30)).unwrap();
         let acquired =
-            self.engine.acquire_and_wait(self.request(name), stays, &options, AtEnd::GiveUp, &mut |_| waits());
+            self.engine
+                .acquire_and_wait(self.request(name), stays, &options, AtEnd::GiveUp, &mut |_| waits());
         match acquired.unwrap() {
             Acquired::Granted(grant) => grant,
             acquired => panic!("{name} did not come: {acquired:?}"),

@@ -71,7 +71,8 @@ impl<'s, S: OptimisticStore> Decision<'s, S> {
     #[cfg(feature = "postgres")]
     fn recall(&mut self, wanted: Wanted<'_>) {
         if self.is_first()
-            && let Some(Bundle { keys, footprint, records, numbers, remembers_since }) = self.store.recall(wanted)
+            && let Some(Bundle { keys, footprint, records, numbers, remembers_since }) =
+                self.store.recall(wanted)
         {
             (self.keys, self.footprint, self.records) = (keys, footprint, records);
             (self.numbers, self.remembers_since) = (Some(numbers), remembers_since);
@@ -227,6 +228,15 @@ impl<S: OptimisticStore> Transaction for Decision<'_, S> {
             return Ok(Commit::Changed);
         }
         let Self { store, now, remembers_since, footprint, keys, records, is_recalled, .. } = *self;
-        store.commit(Decided { now, remembers_since, footprint, keys, records, is_recalled, changes, effects })
+        store.commit(Decided {
+            now,
+            remembers_since,
+            footprint,
+            keys,
+            records,
+            is_recalled,
+            changes,
+            effects,
+        })
     }
 }

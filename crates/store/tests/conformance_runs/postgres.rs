@@ -73,7 +73,9 @@ fn a_row_that_cannot_be_is_refused() {
     let Some(database) = Database::new() else { return skip(NEEDED) };
     submit(&open(&database).unwrap(), &request("r"));
     let change = |what: &str| database.try_execute(&format!("UPDATE lockkeeper_runs.run SET {what}"));
-    for what in ["attempt = -1", "status = 'asleep'", "status = 'succeeded'", "worker = 'W-1'", "completed_at = 1"] {
+    for what in
+        ["attempt = -1", "status = 'asleep'", "status = 'succeeded'", "worker = 'W-1'", "completed_at = 1"]
+    {
         let refusal = change(what).unwrap_err();
         assert!(refusal.code().is_some_and(|code| code.code() == "LK001"), "{what}: {refusal}");
     }

@@ -55,7 +55,7 @@ impl Announcer {
         server.send_after(
             pause,
             before,
-            "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')",
+            "SELECT pg_notify($1, '')",
             vec![(self.channel.clone(), Type::TEXT)],
         );
     }

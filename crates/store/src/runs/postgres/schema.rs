@@ -31,7 +31,9 @@ pub(super) fn set_up(leases: &PostgresStore) -> Result<(), StoreError> {
         return Err(StoreError::TooNew { address, found: found.into(), known: VERSION.into() });
     }
     for (version, script) in (FIRST..).zip(UPGRADES).filter(|(version, _)| *version >= found) {
-        leases.call(|server| server.execute(&postgres::upgrade("lockkeeper_runs", version, &with_statuses(script))))?;
+        leases.call(|server| {
+            server.execute(&postgres::upgrade("lockkeeper_runs", version, &with_statuses(script)))
+        })?;
     }
     Ok(())
 }
