@@ -331,7 +331,7 @@ impl EventWords {
             WorkerEvent::Waiting(run, why) => {
                 about("work.waits", run, &[("why", &table::plain(&with_short_ids(why)))])
             }
-            WorkerEvent::Retrying(run) => about("work.retrying", run, &[]),
+            WorkerEvent::Retrying(run) => about("work.retrying", run, &[("reason", &self.reason(run))]),
             WorkerEvent::Ended(run) => {
                 let took =
                     run.completed_at().zip(run.started_at()).map_or_else(String::new, |(end, start)| {

@@ -13,7 +13,7 @@ fn the_demo_shows_every_step_and_leaves_nothing_behind() {
         "held by agent:ann (rename User), both match src/api/user.rs",
         "$ kill -9 ",
         "Ben's command runs within ",
-        "agent:ann waits for cache of agent:ben, and agent:ben waits for db of agent:ann",
+        "agent:ben waits for db of agent:ann, and agent:ann waits for cache of agent:ben",
         "4 succeeded, 0 did not",
     ] {
         assert!(shown.contains(part), "{part} is missing in:\n{shown}");

@@ -125,7 +125,11 @@ fn a_person_at_a_terminal_sees_a_line_with_a_clock() {
 /// Without colours the cursor still moves: the display is drawn in its place.
 #[test]
 fn the_display_of_a_worker_needs_no_colours() {
-    let world = world!().set("TERM", "xterm").set("NO_COLOR", "1");
+    let world = world!();
+    world.run(["submit", "--id", "plain", "--", "true"]).code(0);
+    let plain = world.on_terminal(&format!("'{}' work --drain", world.program())).code(0).stdout();
+    assert!(plain.contains("plain: started") && !plain.contains('\u{1b}'), "TERM=dumb: {plain:?}");
+    let world = world.set("TERM", "xterm").set("NO_COLOR", "1");
     world.run(["submit", "--id", "a", "--", "true"]).code(0);
     let shown = world.on_terminal(&format!("'{}' work --drain", world.program())).code(0).stdout();
     assert!(shown.contains("\u{1b}[1A\r\u{1b}[J"), "{shown:?}");

@@ -156,7 +156,10 @@ fn lines_of_the_queue_have_short_ids_and_sentences() {
     let (request, run) = submit(&world, "echo no such table; exit 3");
     world.run(["submit", "--id", "ask", "--", "sh", "-c", "echo which one?; exit 10"]).code(0);
     world.run(["submit", "--id", "child", "--after", "ask", "--", "true"]).code(0);
+    let flaky = ["submit", "--id", "flaky", "--retries", "1", "--backoff", "1ms", "--", "sh", "-c", "exit 5"];
+    world.run(flaky).code(0);
     let said = world.run(["work", "--drain"]).code(1).stderr();
+    assert!(said.contains("flaky: failed (exit code 5), will be retried\n"), "{said}");
     let logs = format!("(exit code 3): no such table (`lockkeeper run logs {}`)", short(&run));
     assert!(said.contains(&logs) && said.contains("(`lockkeeper run logs ask`)"), "{said}");
     assert!(said.contains(&format!("{}: started", short(&run))), "{said}");
