@@ -146,24 +146,31 @@ fn english_texts_on_translated_pages_stand_behind_a_label() {
     let server = Server::start();
     let mut stream = server.listen();
     execute(server.world(), GATED, "P3").code(0);
+    let id = server.get("/api/stages").expect(200)["latest"]["execution_id"].take();
+    let execution = format!("/stages/{}?", id.as_str().unwrap());
     let body = json!({ "id": "again", "command": ["false"], "retries": 1, "backoff": 0.01 });
     let run = queue(&server, &body);
     server.post("/api/requests/again/run", &json!({})).expect(202);
     wait_for(&server, &mut stream, &run, "failed");
     let words = [
-        (Language::Ja, "詳細:", "試行 1/2: ", "英語"),
-        (Language::Zh, "详情:", "第 1 次尝试，共 2 次：", "英文"),
+        (Language::Ja, "詳細:", "試行 1/2: ", "英語", ">キュー</h2>"),
+        (Language::Zh, "详情:", "第 1 次尝试，共 2 次：", "英文", ">队列</h2>"),
     ];
-    for (language, label, attempt, english) in words {
+    for (language, label, attempt, english, heading) in words {
         let page = |path: &str| browse(&server, &format!("{path}lang={}", language.code()));
         let plan = page("/stages/plan?file=STAGES.yml&");
         assert_has(&plan, &[&format!("{label} <span lang=\"en\">`api` and `web` both match")]);
         let runs = page("/runs?");
         assert!(!runs.contains("the next in"), "{runs}");
-        assert_has(&runs, &[attempt]);
+        assert_has(&runs, &[attempt, &format!("{label} worker ")]);
+        let execution = page(&execution);
+        assert_has(&execution, &["<time class=\"soft small\" data-at=\""]);
         assert_has(&page("/nowhere?"), &[&format!("{label} <span lang=\"en\">there is no such address")]);
         let api = page("/api?");
-        assert_has(&api, &[english, "<span lang=\"en\">How long the lease lasts without being renewed"]);
+        assert_has(
+            &api,
+            &[english, heading, "<span lang=\"en\">How long the lease lasts without being renewed"],
+        );
     }
     assert!(!browse(&server, "/api?lang=en").contains("id=\"in-english\""));
 }

@@ -67,6 +67,8 @@ pub(super) struct EventRow {
     pub(super) kind: String,
     pub(super) to: String,
     pub(super) message: Option<String>,
+    /// Whether the message is what another part wrote, in whatever language.
+    pub(super) is_reported: bool,
 }
 
 impl EventRow {
@@ -83,6 +85,7 @@ impl EventRow {
                 None => Some(code.clone()),
             }
         };
+        let retry = event.message.as_ref().and_then(|message| retry_in(message, texts));
         Self {
             at: WallTime::from_micros(event.at).to_string(),
             millis: event.at.div_euclid(1_000),
@@ -90,10 +93,9 @@ impl EventRow {
             request: event.request.clone(),
             kind: kind.map_or_else(|| event.kind.clone(), |kind| texts.event_kinds[kind].to_owned()),
             to: status.unwrap_or_else(|| event.to.clone()),
-            message: event
-                .message
-                .as_ref()
-                .map(|message| retry_in(message, texts).unwrap_or_else(|| message.clone()))
+            is_reported: event.message.is_some() && retry.is_none(),
+            message: retry
+                .or_else(|| event.message.clone())
                 .or_else(|| event.reason.as_ref().and_then(in_words)),
         }
     }

@@ -1,6 +1,7 @@
 //! Agents page: the board of coding agents, with what each works on, waits for and was denied.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use askama::Template;
@@ -8,8 +9,11 @@ use axum::extract::State;
 use axum::response::Response;
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::format_span;
+use lockkeeper_engine::open::{has_store, open_engine_to_read};
+use lockkeeper_engine::report::Report;
 use lockkeeper_engine::views::{AgentView, BoardView};
 use lockkeeper_engine::{Listing, OwnerNames, WaiterEntry};
+use lockkeeper_platform::clock;
 use lockkeeper_platform::wall_clock::epoch_seconds;
 
 use super::texts::Texts;
@@ -79,7 +83,7 @@ pub(super) async fn page(State(state): State<AppState>, layout: Layout) -> Resul
     let BoardView { takes_part, mut agents, incidents, failed_open, .. } = board(&state).await?;
     let (listing, names) = state
         .blocking(|state| {
-            let listing = state.leases().listing()?;
+            let listing = local_listing(state.state_folder())?;
             let names = OwnerNames::of(&listing, state.root());
             Ok((listing, names))
         })
@@ -202,6 +206,14 @@ fn targets<'t>(targets: impl Iterator<Item = &'t Target>) -> Vec<String> {
         }
     }
     shown
+}
+
+/// The claims of agents, which are always in the state folder, also where a server keeps those of others.
+fn local_listing(state: &Path) -> Result<Listing, Report> {
+    if has_store(state) {
+        return Ok(open_engine_to_read(state)?.listing()?);
+    }
+    Ok(Listing { now: clock::now(), holders: Vec::new(), waiters: Vec::new() })
 }
 
 impl Agent {

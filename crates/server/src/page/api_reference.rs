@@ -9,6 +9,7 @@ use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Map, Value};
 
+use super::texts::Texts;
 use super::{Layout, render};
 use crate::error::ApiError;
 use crate::state::AppState;
@@ -75,6 +76,24 @@ impl ApiReference {
 
     pub(super) fn routes(self) -> Router<AppState> {
         Router::new().route("/api", get(page)).layer(Extension(self))
+    }
+}
+
+/// The heading of the calls of a tag. A tag that the page does not know keeps its name.
+fn heading<'t>(tag: &'t str, texts: &Texts) -> &'t str {
+    match tag {
+        "locks" => texts.locks,
+        "agents" => texts.agents,
+        "requests" => texts.requests,
+        "runs" => texts.runs,
+        "queue" => texts.queue,
+        "hosts" => texts.hosts,
+        "doctor" => texts.doctor,
+        "stages" => texts.stages,
+        "conflicts" => texts.conflicts,
+        "events" => texts.events,
+        "server" => texts.server,
+        other => other,
     }
 }
 

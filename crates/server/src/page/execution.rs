@@ -40,10 +40,20 @@ struct Page {
     speed_up: Option<String>,
     waited: Option<String>,
     stopped: Option<String>,
-    downgrades: Vec<(String, String, String)>,
+    downgrades: Vec<Downgrade>,
     groups: Vec<Row>,
     conflicts: Option<ConflictGraph>,
     chart: Option<String>,
+}
+
+/// A rule that made groups run one after the other.
+struct Downgrade {
+    /// In milliseconds since 1970.
+    millis: i64,
+    /// In UTC.
+    at: String,
+    rule: String,
+    action: String,
 }
 
 struct Row {
@@ -94,7 +104,12 @@ pub(super) async fn page(
         downgrades: session
             .downgrades
             .iter()
-            .map(|(at, rule, what)| (at.to_string(), rule.clone(), what.clone()))
+            .map(|(at, rule, action)| Downgrade {
+                millis: at.as_micros().div_euclid(1_000),
+                at: at.to_string(),
+                rule: rule.clone(),
+                action: action.clone(),
+            })
             .collect(),
         groups: detail.groups.iter().map(|view| Row::new(view, &detail, &names, texts, &times)).collect(),
         conflicts: conflicts(&detail, texts),

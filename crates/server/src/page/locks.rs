@@ -209,8 +209,9 @@ impl Read<'_> {
     /// What is known of the holder of a lease; none if its process is observed and lives.
     fn sign_if_unseen(&self, lease: &Lease) -> Option<Sign> {
         let verdict = self.listing.holders.iter().find(|one| one.lease.id == lease.id)?.verdict;
-        let has_process = lease.claim.proof.process().is_some();
-        (!has_process || verdict != Verdict::Alive).then(|| self.sign(lease, verdict))
+        let is_watched =
+            matches!(lease.claim.proof.voucher, Voucher::KernelLock { .. } | Voucher::Process(_));
+        (!is_watched || verdict != Verdict::Alive).then(|| self.sign(lease, verdict))
     }
 
     /// What follows when a lease is broken: for its holder, and for who is next.

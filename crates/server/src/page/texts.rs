@@ -598,6 +598,10 @@ pub(super) struct Texts {
     pub(super) file_or_name: &'static str,
     /// Label of a text that is English in every language; empty in English.
     pub(super) detail: &'static str,
+    /// Heading of the calls about the queue.
+    pub(super) queue: &'static str,
+    /// Heading of the calls about the server itself.
+    pub(super) server: &'static str,
     /// Shown where descriptions are English in every language; empty in English.
     pub(super) descriptions_in_english: &'static str,
 }

@@ -336,5 +336,7 @@ pub(super) const EN: Texts = Texts {
     needs_labels: "Worker with label",
     file_or_name: "File or name",
     detail: "",
+    queue: "Queue",
+    server: "Server",
     descriptions_in_english: "",
 };

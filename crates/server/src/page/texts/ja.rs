@@ -344,5 +344,7 @@ pub(super) const JA: Texts = Texts {
     needs_labels: "必要なワーカーのラベル",
     file_or_name: "ファイルまたは名前",
     detail: "詳細:",
+    queue: "キュー",
+    server: "サーバー",
     descriptions_in_english: "以下の説明文は英語です。",
 };

@@ -344,5 +344,7 @@ pub(super) const ZH: Texts = Texts {
     needs_labels: "需要执行者的标签",
     file_or_name: "文件或名称",
     detail: "详情:",
+    queue: "队列",
+    server: "服务器",
     descriptions_in_english: "以下说明文字为英文。",
 };
