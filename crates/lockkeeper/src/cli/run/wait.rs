@@ -61,7 +61,8 @@ pub(in crate::cli) fn wait_for(
     let first = until.map_or(talks_at, |until| until.min(talks_at));
     let mut run = runs.wait_until(id, Some(first), Some(signals.as_fd()), is_over)?;
     if !is_over(&run) && talks_at <= Instant::now() {
-        print::talk(&format!("waiting for run {}: {}", run.id, state_of(context, runs, &run)?));
+        let state = state_of(context, runs, &run)?;
+        print::talk(&context.say("run.waiting", &[("id", run.id.as_str()), ("state", &state)]));
         run = runs.wait_until(id, until, Some(signals.as_fd()), is_over)?;
     }
     drop(rescue);
@@ -86,7 +87,8 @@ pub(in crate::cli) fn wait_for(
         && run.status() == Status::Failed
     {
         let reason = run.reason().map_or("FAILED", Reason::as_str);
-        print::talk(&format!("{} failed: {reason} {code}", run.id));
+        let values = [("id", run.id.as_str()), ("reason", reason), ("code", &*code.to_string())];
+        print::talk(&context.say("run.failed", &values));
     }
     end
 }
@@ -145,6 +147,7 @@ fn end_of(run: &Run) -> Result<Exit, Report> {
             Some(0) | None => {
                 let reason = run.reason().map_or("FAILED", Reason::as_str);
                 Err(Report::new(Exit::Failed, reason, format!("run {} failed: {reason}", run.id))
+                    .explained_as("RUN_FAILED")
                     .with_hint(format!("`lockkeeper run show {}` tells what happened", run.id))
                     .with_context("run_id", run.id.as_str()))
             }
