@@ -179,9 +179,11 @@ impl Rows<'_> {
             return Why { text: Some(fill(texts.why_held, &values)), link: Some(link), waits: true };
         }
         let text = match &entry.blocked {
-            Some(Blocked::Dependencies(requests)) => {
+            Some(Blocked::Dependencies { unmet, failed }) => {
+                let (text, requests) =
+                    if failed.is_empty() { (texts.why_after, unmet) } else { (texts.why_never, failed) };
                 let names: Vec<String> = requests.iter().map(ToString::to_string).collect();
-                Some(fill(texts.why_after, &[("requests", &names.join(", "))]))
+                Some(fill(text, &[("requests", &names.join(", "))]))
             }
             Some(Blocked::Retry(at)) => Some(fill(texts.why_retry, &[("span", &self.times.until(*at).text)])),
             Some(Blocked::Position(0)) => Some(texts.why_next.to_owned()),
