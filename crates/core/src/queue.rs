@@ -15,6 +15,10 @@ pub struct Candidate {
     pub status: RequestStatus,
     /// How many of the requests that it depends on are not done.
     pub unmet: u32,
+    /// The requests before it that ended without success. While there is one, it never starts.
+    pub failed: Vec<RequestId>,
+    /// Whether it needs a label that the executor of the queue does not have.
+    pub lacks_label: bool,
     /// Whether another holder has the request, or a resource that it needs.
     pub locked: bool,
 }
@@ -26,6 +30,8 @@ pub enum PassedOver {
     NotReady,
     /// A request that it depends on is not done.
     DependsNotDone,
+    /// It needs a label that the executor of the queue does not have.
+    NeedsLabel,
     /// It is being executed, or another holder has a resource that it needs.
     RequestLocked,
     /// It waits for the answer of a person.
@@ -38,6 +44,7 @@ impl PassedOver {
         match self {
             Self::NotReady => "NOT_READY",
             Self::DependsNotDone => "DEPENDS_NOT_DONE",
+            Self::NeedsLabel => "NEEDS_LABEL",
             Self::RequestLocked => "REQUEST_LOCKED",
             Self::LatestRunNeedsInput => "LATEST_RUN_NEEDS_INPUT",
         }
@@ -50,13 +57,24 @@ impl fmt::Display for PassedOver {
     }
 }
 
+/// A request that was passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The request.
+    pub request: RequestId,
+    /// Why.
+    pub reason: PassedOver,
+    /// The requests before it that ended without success. While there is one, it never starts.
+    pub failed: Vec<RequestId>,
+}
+
 /// The selected request, and why others were skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// The request to execute; `None` when there is nothing to do.
     pub next: Option<RequestId>,
     /// Every other request that is not done, with the reason.
-    pub passed_over: Vec<(RequestId, PassedOver)>,
+    pub passed_over: Vec<Skipped>,
 }
 
 /// Selects the next request. The candidates come in order: by priority, then age, then id.
@@ -69,6 +87,7 @@ pub fn select(candidates: impl IntoIterator<Item = Candidate>) -> Selection {
             RequestStatus::NeedsInput => PassedOver::LatestRunNeedsInput,
             RequestStatus::Failed | RequestStatus::Canceled => PassedOver::NotReady,
             RequestStatus::Queued if candidate.unmet > 0 => PassedOver::DependsNotDone,
+            RequestStatus::Queued if candidate.lacks_label => PassedOver::NeedsLabel,
             RequestStatus::Queued if candidate.locked => PassedOver::RequestLocked,
             RequestStatus::Queued if selection.next.is_none() => {
                 selection.next = Some(candidate.id);
@@ -77,7 +96,8 @@ pub fn select(candidates: impl IntoIterator<Item = Candidate>) -> Selection {
             // It is ready, but another one comes before it.
             RequestStatus::Queued => continue,
         };
-        selection.passed_over.push((candidate.id, reason));
+        let Candidate { id: request, failed, .. } = candidate;
+        selection.passed_over.push(Skipped { request, reason, failed });
     }
     selection
 }
@@ -182,7 +202,8 @@ mod tests {
     use super::*;
 
     fn candidate(id: &str, status: RequestStatus) -> Candidate {
-        Candidate { id: id.parse().unwrap(), status, unmet: 0, locked: false }
+        let id = id.parse().unwrap();
+        Candidate { id, status, unmet: 0, failed: Vec::new(), lacks_label: false, locked: false }
     }
 
     #[test]
@@ -200,6 +221,7 @@ mod tests {
             candidate("runs", RequestStatus::Running),
             Candidate { unmet: 1, ..candidate("waits", RequestStatus::Queued) },
             candidate("asks", RequestStatus::NeedsInput),
+            Candidate { lacks_label: true, ..candidate("gpu", RequestStatus::Queued) },
             Candidate { locked: true, ..candidate("held", RequestStatus::Queued) },
             candidate("next", RequestStatus::Queued),
             candidate("later", RequestStatus::Queued),
@@ -207,13 +229,14 @@ mod tests {
         ]);
         assert_eq!(selection.next.unwrap().as_str(), "next");
         let reasons: Vec<String> =
-            selection.passed_over.iter().map(|(id, why)| format!("{id} {why}")).collect();
+            selection.passed_over.iter().map(|one| format!("{} {}", one.request, one.reason)).collect();
         assert_eq!(
             reasons,
             [
                 "runs REQUEST_LOCKED",
                 "waits DEPENDS_NOT_DONE",
                 "asks LATEST_RUN_NEEDS_INPUT",
+                "gpu NEEDS_LABEL",
                 "held REQUEST_LOCKED",
                 "failed NOT_READY"
             ]

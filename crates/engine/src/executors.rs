@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -56,8 +56,12 @@ impl ExecutorFormat {
         }
     }
 
+    fn path(self, state: &Path) -> PathBuf {
+        state.join(format!("executors.{}", self.as_str()))
+    }
+
     fn open(self, state: &Path) -> Result<File, StoreError> {
-        let path = state.join(format!("executors.{}", self.as_str()));
+        let path = self.path(state);
         open_private(&path).map(File::from).map_err(|error| StoreError::io("open", &path, error))
     }
 }
@@ -88,6 +92,13 @@ pub fn register(state: &Path, format: ExecutorFormat) -> Result<Registration, Re
         .with_context("lock_format", other))
 }
 
+/// Whether executors with this format are at work. Creates nothing.
+pub fn at_work(state: &Path, format: ExecutorFormat) -> Result<bool, Report> {
+    let Ok(file) = File::open(format.path(state)) else { return Ok(false) };
+    // An executor that registers at this moment sees the lock, and tries again.
+    Ok(!try_lock(&file).map_err(|error| Report::machine(&error))?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +110,8 @@ mod tests {
         let (one, two) =
             (register(ExecutorFormat::Aiflow).unwrap(), register(ExecutorFormat::Aiflow).unwrap());
         assert_eq!(register(ExecutorFormat::Native).unwrap_err().code(), "LOCK_FORMAT_DIFFERS");
+        assert!(at_work(state.path(), ExecutorFormat::Aiflow).unwrap());
+        assert!(!at_work(state.path(), ExecutorFormat::Native).unwrap());
         drop(one);
         assert!(register(ExecutorFormat::Native).is_err());
         drop(two);

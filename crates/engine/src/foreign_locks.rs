@@ -1,16 +1,18 @@
 //! Locks of other formats: sprint, swarm, group and aiflow, with the processes that wait for them. All front ends show them
 //! beside the leases, and alerts count them.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use lockkeeper_core::alert::Counts;
 use lockkeeper_formats::aiflow::{Aiflow, Subject};
-use lockkeeper_formats::group::{Folders, Liveness, Survey};
+use lockkeeper_formats::group::{Finding, Folders, Liveness, Survey};
 use lockkeeper_formats::sprint::{
     self, Answer, Caller, Input, Lang, LockInfo, Machine, Status as SprintStatus,
 };
-use lockkeeper_formats::swarm::Swarm;
+use lockkeeper_formats::swarm::{Swarm, TaskRecord};
+use lockkeeper_platform::lock_holders::LockProcess;
 use lockkeeper_platform::process;
 use lockkeeper_platform::wall_clock::WallTime;
 use serde::Serialize;
@@ -86,6 +88,14 @@ impl ForeignLocks {
         found
     }
 
+    /// Those of a group, a task, a request, the sprint or the queue of this name.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.locks.retain(|lock| lock.subject.strip_prefix("request ").unwrap_or(&lock.subject) == name);
+        self.waiters.retain(|waiter| waiter.subject == name);
+        self
+    }
+
     /// Adds them to the counts of the leases.
     pub fn add_to(&self, counts: &mut Counts) {
         let waits = self.waiters.iter().map(|waiter| Duration::from_secs(waiter.waits_seconds));
@@ -106,7 +116,7 @@ impl ForeignLocks {
                         state: state.verdict.word(),
                         reason: state.verdict.to_string(),
                         since: record.map(|record| record.acquired_at.to_string()),
-                        expires_at: record.map(|record| record.expires_at().to_string()),
+                        expires_at: record.and_then(TaskRecord::expires_at).map(|end| end.to_string()),
                         ..lock
                     }
                 }
@@ -156,9 +166,16 @@ impl ForeignLocks {
                 path: path.clone(),
                 ..ForeignLock::new("group", group.id.clone())
             };
-            for holder in &group.lock.holders {
-                let who = format!("pid {} {}", holder.process.pid, holder.command);
-                let line = group.findings.iter().find(|line| line.entry.pid == holder.process.pid);
+            for holders in by_taker(&group.lock.holders) {
+                let taker =
+                    holders.iter().find(|one| one.taker == Some(one.process.pid)).unwrap_or(&holders[0]);
+                let who = format!("pid {} {}", taker.process.pid, taker.command);
+                let who = match holders.len() - 1 {
+                    0 => who,
+                    more => format!("{who} (and {more} that inherited it)"),
+                };
+                let has = |line: &&Finding| holders.iter().any(|one| one.process.pid == line.entry.pid);
+                let line = group.findings.iter().find(has);
                 let since = line.map(|line| now.before(line.age).to_string());
                 self.locks.push(ForeignLock { since, ..lock(who, "held", "held: the kernel has it locked") });
             }
@@ -179,6 +196,23 @@ impl ForeignLocks {
 }
 
 impl ForeignLock {
+    /// Whether it is held, as far as can be seen.
+    pub fn is_held(&self) -> bool {
+        self.state != "stale"
+    }
+
+    /// What shows more of it, or ends it.
+    pub fn advice(&self) -> String {
+        match self.format {
+            "group" => {
+                "`lockkeeper group status` shows it; it ends with the processes that have it".to_owned()
+            }
+            "swarm" => format!("`lockkeeper task show {}` shows it", self.subject),
+            "sprint" => "`lockkeeper sprint check` shows it".to_owned(),
+            _ => "`lockkeeper locks --format aiflow` shows it".to_owned(),
+        }
+    }
+
     fn new(format: &'static str, subject: String) -> Self {
         Self {
             format,
@@ -191,6 +225,15 @@ impl ForeignLock {
             expires_at: None,
         }
     }
+}
+
+/// The processes that share each lock: those that inherited it from one process count together.
+fn by_taker(holders: &[LockProcess]) -> Vec<Vec<&LockProcess>> {
+    let mut locks: BTreeMap<u32, Vec<&LockProcess>> = BTreeMap::new();
+    for holder in holders {
+        locks.entry(holder.taker.unwrap_or(holder.process.pid)).or_default().push(holder);
+    }
+    locks.into_values().collect()
 }
 
 fn sprint(root: &Path, now: WallTime) -> Option<ForeignLock> {

@@ -12,7 +12,7 @@ use lockkeeper_store::StoreError;
 use crate::doctor::count_leases;
 use crate::foreign_locks::{ForeignLocks, ForeignPlaces};
 use crate::queue::{self, QueueStop};
-use crate::runs::{RequestEntry, RequestFilter, RunError, Runs};
+use crate::runs::{RequestEntry, RequestFilter, RunError, Runs, Stuck};
 use crate::stages::report::Report as Executions;
 use crate::{Engine, Listing};
 
@@ -71,6 +71,8 @@ pub struct Overview {
     pub running: Requests,
     /// Requests in the queue, the next one first.
     pub queued: Requests,
+    /// The queued requests that can never start.
+    pub stuck: Vec<Stuck>,
     /// Why the queue stopped, if it did.
     pub stop: Option<QueueStop>,
     /// The moment.
@@ -119,6 +121,7 @@ impl Overview {
             failed: read(RequestStatus::Failed)?,
             running: read(RequestStatus::Running)?,
             queued: read(RequestStatus::Queued)?,
+            stuck: runs.map(Runs::stuck).transpose()?.unwrap_or_default(),
             stop,
             now: runs.map_or_else(clock::now, |runs| runs.now().moment),
         })

@@ -164,7 +164,7 @@ impl QueueRunner {
         }
         let mut locked: Vec<RequestId> = Vec::new();
         loop {
-            let selection = selection(self.worker.runs(), &locked)?;
+            let selection = selection(self.worker.runs(), &self.worker.record().labels, &locked)?;
             let Some(next) = &selection.next else { return Ok(Step { selection, run: None }) };
             let latest = self.worker.runs().latest_run(next)?;
             let Some(latest) = latest else {
@@ -191,7 +191,7 @@ impl QueueRunner {
     fn run_returned(&mut self) -> Result<Option<Step>, RunError> {
         for run in self.worker.runs().waiting_attempts()?.into_iter().filter(Run::was_returned) {
             if let ClaimResult::Claimed(claimed) = self.worker.claim(&run.id)? {
-                let selection = selection(self.worker.runs(), &[])?;
+                let selection = selection(self.worker.runs(), &self.worker.record().labels, &[])?;
                 self.record_current(&run.request, claimed.run())?;
                 self.worker.execute(*claimed)?;
                 let run = self.finish_retries(&run.id)?;

@@ -40,7 +40,8 @@ use thiserror::Error;
 pub use answering::ANSWER;
 use answering::LONGEST_ANSWER;
 pub use blocked::Blocked;
-pub use dependencies::Stuck;
+pub(crate) use dependencies::FailedBefore;
+pub use dependencies::{Stuck, flags_for, never_starts};
 pub use folder::RunFolder;
 #[cfg(feature = "stages")]
 pub(super) use folder::write_whole;

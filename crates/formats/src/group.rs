@@ -13,7 +13,7 @@ mod survey;
 pub use folder::{FallbackReason, Folders, Opened};
 pub use id::{GroupId, GroupIdError};
 pub use lock::{GroupLock, WaitOptions};
-pub use monitor::MonitorLock;
+pub use monitor::{MONITOR, MonitorLock, is_monitor};
 pub use survey::{Cleanup, Cycle, Finding, Group, Liveness, Survey, check, clean_up, force, liveness_of};
 
 use std::io;

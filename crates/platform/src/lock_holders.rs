@@ -18,13 +18,15 @@ pub struct LockProcess {
     pub command: String,
     /// Whether a signal has stopped it (SIGSTOP, Ctrl-Z): it does nothing until it is continued.
     pub is_stopped: bool,
+    /// For a holder, the process that took the lock, if the system shows it. A process that inherited the lock is another one.
+    pub taker: Option<u32>,
 }
 
 impl LockProcess {
     /// Describes a process.
     pub fn of(process: ProcessRef) -> Self {
         let command = holder_process::command_line(process.pid);
-        Self { process, command, is_stopped: process::is_stopped(process) }
+        Self { process, command, is_stopped: process::is_stopped(process), taker: None }
     }
 }
 
@@ -125,12 +127,14 @@ mod system {
                 let Some(place) = files.iter().position(|file| *file == id) else { continue };
                 let number = descriptor.file_name();
                 let info = format!("/proc/{pid}/fdinfo/{}", number.to_string_lossy());
-                let Some(name) = fs::read_to_string(info).ok().and_then(|info| locked_as(&info)) else {
+                let Some((name, taker)) = fs::read_to_string(info).ok().and_then(|info| locked_as(&info))
+                else {
                     continue;
                 };
                 names[place] = Some(name);
                 let known = found[place].holders.iter().any(|holder| holder.process.pid == pid);
-                found[place].holders.extend(if known { None } else { lock_process(pid) });
+                let holder = if known { None } else { lock_process(pid) };
+                found[place].holders.extend(holder.map(|holder| LockProcess { taker, ..holder }));
             }
         }
         let table = fs::read_to_string("/proc/locks").unwrap_or_default();
@@ -190,12 +194,12 @@ mod system {
         process::identify(pid).ok().map(LockProcess::of)
     }
 
-    /// Returns the device and inode in `lock: 1: FLOCK  ADVISORY  WRITE 4711 00:2a:99 0 EOF`.
-    fn locked_as(info: &str) -> Option<String> {
+    /// Returns device and inode, and the process that took the lock, of `lock: 1: FLOCK  ADVISORY  WRITE 4711 00:2a:99 0 EOF`.
+    fn locked_as(info: &str) -> Option<(String, Option<u32>)> {
         let locks = info.lines().filter_map(|line| line.strip_prefix("lock:"));
         locks.map(|lock| lock.split_ascii_whitespace().collect::<Vec<_>>()).find_map(
             |words| match words[..] {
-                [_, "FLOCK", _, _, _, name, ..] => Some(name.to_owned()),
+                [_, "FLOCK", _, _, taker, name, ..] => Some((name.to_owned(), taker.parse().ok())),
                 _ => None,
             },
         )
@@ -234,7 +238,7 @@ mod system {
         #[test]
         fn the_lines_of_the_kernel_are_parsed() {
             let info = "pos:\t0\nflags:\t02\nlock:\t1: FLOCK  ADVISORY  WRITE 4711 00:2a:99 0 EOF\n";
-            assert_eq!(locked_as(info).as_deref(), Some("00:2a:99"));
+            assert_eq!(locked_as(info), Some(("00:2a:99".to_owned(), Some(4711))));
             assert_eq!(locked_as("pos:\t0\nlock:\t1: OFDLCK ADVISORY  READ -1 00:2a:99 0 0\n"), None);
             let table = "1: FLOCK  ADVISORY  WRITE 4711 00:2a:99 0 EOF\n\
                 1: -> FLOCK  ADVISORY  WRITE 4712 00:2a:99 0 EOF\n\

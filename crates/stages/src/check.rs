@@ -9,7 +9,7 @@ use super::model::{Group, Phase, Stages};
 use super::problem::Problem;
 use super::resolve::{Edge, Edges, GroupIndex, edges};
 
-/// The code of the only error that does not prevent a plan.
+/// The code of the only error without which a plan would be possible: a file may make it a warning.
 pub(super) const MORE_THAN_AGENTS: &str = "MORE_THAN_AGENTS";
 
 /// The most cycles that are reported. To find more would take long, and nobody fixes them all at once.
@@ -97,7 +97,8 @@ fn check_group(group: &Group, in_phase: usize, problems: &mut Vec<Problem>) {
             let message = format!("`{}` has {agents} agents, and max_concurrent is {}", id.value, most.value);
             problems.push(
                 Problem::error(MORE_THAN_AGENTS, most.place, message)
-                    .with_hint("more than all of them cannot work at a time: lower it, or add agents"),
+                    .with_hint("more than all of them cannot work at a time: lower it, add agents, or say `severity: WARNING` \
+                        of the check max_concurrent_valid"),
             );
         }
     }

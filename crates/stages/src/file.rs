@@ -125,8 +125,13 @@ impl File {
             ChecksOff::Some(codes) => codes.contains(&problem.code),
             ChecksOff::All => true,
         };
-        // A problem that prevents a plan is reported even if its check is switched off.
-        problems.retain(|problem| !off(problem) || is_obstacle(problem));
+        // A problem that prevents a plan is an error, whatever the file says about its check.
+        problems.retain(|problem| !off(problem) || prevents_plan(problem));
+        for problem in problems.iter_mut().filter(|problem| !prevents_plan(problem)) {
+            if stages.validation.only_warn.contains(&problem.code) {
+                problem.level = Level::Warning;
+            }
+        }
         if stages.validation.strict {
             problems.iter_mut().for_each(|problem| problem.level = Level::Error);
         }
@@ -135,18 +140,18 @@ impl File {
         Ok(Self { name: name.to_owned(), source, stages, problems, unknown })
     }
 
-    /// Returns the errors, without the warnings.
+    /// Returns the errors: a file with one is neither planned nor run.
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| problem.level == Level::Error)
     }
 
-    /// Returns the errors that prevent a plan.
-    pub fn obstacles(&self) -> impl Iterator<Item = &Problem> {
-        self.problems.iter().filter(|problem| is_obstacle(problem))
+    /// Returns the warnings.
+    pub fn warnings(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(|problem| problem.level == Level::Warning)
     }
 }
 
-fn is_obstacle(problem: &Problem) -> bool {
+fn prevents_plan(problem: &Problem) -> bool {
     problem.level == Level::Error && problem.code != check::MORE_THAN_AGENTS
 }
 

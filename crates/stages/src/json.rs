@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::file::File;
 use super::plan::PhasePlan;
-use super::problem::{Level, Problem, UnknownKey};
+use super::problem::{Problem, UnknownKey};
 use super::views::PlanView;
 
 /// The most problems in a refusal. `stages check` lists all of them.
@@ -16,7 +16,6 @@ const MAX_SOURCE: usize = 500;
 /// Encodes the result of a check: problems, unknown keys and an overview of the file.
 pub fn check_to_json(file: &File) -> Value {
     let stages = &file.stages;
-    let warnings = file.problems.iter().filter(|problem| problem.level == Level::Warning).count();
     let phases: Vec<Value> = stages
         .phases
         .iter()
@@ -30,7 +29,7 @@ pub fn check_to_json(file: &File) -> Value {
         "file": file.name,
         "valid": file.errors().next().is_none(),
         "errors": file.errors().count(),
-        "warnings": warnings,
+        "warnings": file.warnings().count(),
         "problems": problems_to_json(file),
         "unknown_keys": file.unknown.iter().map(unknown_to_json).collect::<Vec<_>>(),
         "phases": phases,
@@ -51,7 +50,7 @@ pub fn refusal_to_json(file: &File) -> Value {
     let problems: Vec<&Problem> = if file.problems.len() <= MAX_PROBLEMS {
         file.problems.iter().collect()
     } else {
-        file.obstacles().take(MAX_PROBLEMS).collect()
+        file.errors().take(MAX_PROBLEMS).collect()
     };
     let short = problems.into_iter().map(|problem| {
         let mut value = problem_to_json(file, problem);

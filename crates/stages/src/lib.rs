@@ -24,8 +24,8 @@ pub use fallback::Fallback;
 pub use file::{File, StagesError};
 pub use lockkeeper_formats::yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use model::{
-    Agent, Autotune, ChecksOff, Dependency, Downgrade, Endpoint, Group, Monitoring, Phase, Reduction,
-    Resolution, Response, RuleDetails, Stages, Trigger, Validation,
+    Agent, Autotune, ChecksOff, Dependency, Downgrade, Endpoint, Group, METRICS, Monitoring, Phase,
+    Reduction, Resolution, Response, RuleDetails, Stages, Trigger, Validation,
 };
 pub use place::{Place, Placed, Source};
 pub use plan::{Conditions, Forecast, PhasePlan, Predicted, SelectError};

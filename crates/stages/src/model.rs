@@ -194,8 +194,11 @@ pub enum Trigger {
     },
     /// A group on the longest path is late or fails.
     CriticalPath,
-    /// The network fails.
-    Network,
+    /// The network failed for agents.
+    Network {
+        /// The number of attempts that failed.
+        count: u64,
+    },
     /// An agent takes too long.
     Timeout {
         /// Longer than this.
@@ -289,17 +292,21 @@ impl Default for Autotune {
 pub struct Monitoring {
     /// Whether it is on. If the file does not say so, it is on when there is an output file.
     pub enabled: Option<bool>,
-    /// The output file, in JSON Lines.
+    /// The output file, in JSON Lines. All [`METRICS`] are written.
     pub output: Option<String>,
-    /// The metrics to record.
-    pub metrics: Vec<String>,
 }
+
+/// The metrics of an execution.
+pub const METRICS: [&str; 7] =
+    ["groups", "succeeded", "failed", "skipped", "wall_seconds", "lock_wait_seconds", "downgrades"];
 
 /// What is checked before anything runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validation {
     /// The checks that are switched off: all that do not prevent a plan, or those of these names.
     pub off: ChecksOff,
+    /// The problem codes of the checks that are only warnings.
+    pub only_warn: Vec<&'static str>,
     /// Whether warnings count as errors.
     pub strict: bool,
     /// The most groups of a phase.

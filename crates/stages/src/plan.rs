@@ -266,7 +266,7 @@ fn load(stages: &Stages, conditions: &Conditions) -> Option<Load> {
         | Trigger::Conflict { .. }
         | Trigger::RepeatedConflict { .. }
         | Trigger::CriticalPath
-        | Trigger::Network
+        | Trigger::Network { .. }
         | Trigger::Timeout { .. }
         | Trigger::Other => None,
     });

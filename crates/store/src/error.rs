@@ -142,7 +142,7 @@ pub enum StoreError {
 fn kept(address: &str, holder: Option<&LockProcess>, waited: Duration) -> String {
     let seconds = waited.as_secs();
     match holder {
-        Some(LockProcess { process, command, is_stopped }) => {
+        Some(LockProcess { process, command, is_stopped, .. }) => {
             let who = format!("process {} ({})", process.pid, printable(command));
             if *is_stopped {
                 format!("{who} is stopped while it writes: it keeps {address} locked")

@@ -133,8 +133,11 @@ impl From<BadRequest> for Report {
 
 impl From<ConflictsError> for Report {
     fn from(error: ConflictsError) -> Self {
-        let (exit, code) =
-            if error.is_usage() { (Exit::Usage, "NO_PATHS") } else { (Exit::Failed, "UNREADABLE") };
-        Self::of(exit, code, &error).with_hint(error.hint())
+        let report = if error.is_usage() {
+            Self::of(Exit::Usage, "NO_PATHS", &error)
+        } else {
+            Self::of(Exit::Failed, "UNREADABLE", &error).explained_as("FILE_UNREADABLE")
+        };
+        report.with_hint(error.hint())
     }
 }

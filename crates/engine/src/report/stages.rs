@@ -9,8 +9,8 @@ use crate::stages::StageError;
 impl Report {
     /// Reports the errors that keep a STAGES.yml from being planned. `name` is the name of the file for the user.
     pub fn unsound(file: &File, name: &str) -> Option<Self> {
-        let first = file.obstacles().next()?;
-        let count = file.obstacles().count();
+        let first = file.errors().next()?;
+        let count = file.errors().count();
         let errors = if count == 1 { "an error".to_owned() } else { format!("{count} errors") };
         let report = Self::new(Exit::Usage, "BAD_STAGES", format!("{name} has {errors}"))
             .with_hint("`lockkeeper stages check FILE` lists all that is wrong")
@@ -60,10 +60,12 @@ impl From<StageError> for Report {
 
 impl From<StagesError> for Report {
     fn from(error: StagesError) -> Self {
-        let (exit, code) = match error {
-            StagesError::Unreadable { .. } | StagesError::NotAFile { .. } => (Exit::Failed, "UNREADABLE"),
-            StagesError::TooLarge { .. } => (Exit::Usage, "BAD_STAGES"),
+        let report = match error {
+            StagesError::Unreadable { .. } | StagesError::NotAFile { .. } => {
+                Self::of(Exit::Failed, "UNREADABLE", &error).explained_as("FILE_UNREADABLE")
+            }
+            StagesError::TooLarge { .. } => Self::of(Exit::Usage, "BAD_STAGES", &error),
         };
-        Self::of(exit, code, &error).with_hint(error.hint())
+        report.with_hint(error.hint())
     }
 }

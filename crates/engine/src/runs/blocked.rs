@@ -13,19 +13,27 @@ use lockkeeper_store::StoreError;
 use lockkeeper_store::runs::{RunRecords, StoredRequest, Worker};
 
 use super::Runs;
+use super::dependencies::FailedBefore;
 use super::workers::{is_gone, session_ends_at};
 use crate::work::has_ended;
 
 /// Lists compute positions in the queue only up to this one.
 const COUNTED: usize = 200;
+/// How many requests before others a list reads.
+const MOST_BEFORE: usize = 2_000;
 /// How many times a list reads the process table.
 const MOST_LOOKS: u32 = 8;
 
 /// Why a run has not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocked {
-    /// These requests have to be done first.
-    Dependencies(Vec<RequestId>),
+    /// Other requests have to be done first.
+    Dependencies {
+        /// Those that it names and that are not done.
+        unmet: Vec<RequestId>,
+        /// All before it that ended without success. While there is one, it never starts.
+        failed: Vec<RequestId>,
+    },
     /// The next attempt is due at this moment.
     Retry(Moment),
     /// This many runs are before it in the queue.
@@ -56,17 +64,27 @@ pub(super) struct QueueFacts<'r> {
     positions: Option<HashMap<RunId, u64>>,
     /// How many times it has read the process table.
     looks: u32,
+    failed: FailedBefore,
 }
 
 impl<'r> QueueFacts<'r> {
     /// For one run: its position is counted exactly.
     pub(super) fn for_one(records: &'r dyn RunRecords, runs: &'r Runs) -> Self {
-        Self { records, runs, many: false, workers: None, life: None, positions: None, looks: 0 }
+        Self {
+            records,
+            runs,
+            many: false,
+            workers: None,
+            life: None,
+            positions: None,
+            looks: 0,
+            failed: FailedBefore::default(),
+        }
     }
 
     /// For a list: positions are looked up among the first [`COUNTED`].
     pub(super) fn for_many(records: &'r dyn RunRecords, runs: &'r Runs) -> Self {
-        Self { many: true, ..Self::for_one(records, runs) }
+        Self { many: true, failed: FailedBefore::at_most(MOST_BEFORE), ..Self::for_one(records, runs) }
     }
 
     /// Why no worker executes a run; none if one does, or if the run has ended.
@@ -77,7 +95,8 @@ impl<'r> QueueFacts<'r> {
     ) -> Result<Option<Blocked>, StoreError> {
         Ok(match &run.state {
             RunState::Queued { .. } if request.unmet > 0 => {
-                Some(Blocked::Dependencies(self.records.unmet(&run.request)?))
+                let unmet = self.records.unmet(&run.request)?;
+                Some(Blocked::Dependencies { unmet, failed: self.failed.of(self.records, &run.request)? })
             }
             RunState::Queued { .. } => match self.no_worker_for(&request.request)? {
                 Some(no_worker) => Some(no_worker),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_core::conflict::Action;
 use lockkeeper_core::retry::RetryPolicy;
+use lockkeeper_core::run::Ending;
 use lockkeeper_core::time::format_span;
 use lockkeeper_stages::{Downgrade, Reduction, Response, Trigger};
 
@@ -32,6 +33,8 @@ pub(super) enum TriggerEvent {
     CriticalPath,
     /// An agent was stopped after this long.
     Timeout(Duration),
+    /// The number of attempts of agents for which the network failed.
+    Network(u64),
 }
 
 impl fmt::Display for TriggerEvent {
@@ -55,6 +58,8 @@ impl fmt::Display for TriggerEvent {
             }
             Self::CriticalPath => f.write_str("a group on the longest path failed"),
             Self::Timeout(limit) => write!(f, "an agent took more than {}", format_span(*limit)),
+            Self::Network(1) => f.write_str("the network failed"),
+            Self::Network(count) => write!(f, "the network failed {count} times"),
         }
     }
 }
@@ -81,7 +86,7 @@ pub(super) fn triggered<'d>(
     rules: &'d [Downgrade],
     event: &TriggerEvent,
 ) -> Vec<(&'d Downgrade, RuleAction)> {
-    let matching = rules.iter().filter(|rule| triggers(event, &rule.trigger));
+    let matching = rules.iter().filter(|rule| triggers(event, &rule.trigger) && !retries(rule));
     matching.filter_map(|rule| Some((rule, action(rule)?))).collect()
 }
 
@@ -100,6 +105,7 @@ fn triggers(event: &TriggerEvent, trigger: &Trigger) -> bool {
         (Trigger::RepeatedConflict { times }, TriggerEvent::Conflicts { count, .. }) => count >= times,
         (Trigger::CriticalPath, TriggerEvent::CriticalPath) => true,
         (Trigger::Timeout { after }, TriggerEvent::Timeout(took)) => after.is_none_or(|after| *took >= after),
+        (Trigger::Network { count }, TriggerEvent::Network(failed)) => failed >= count,
         _ => false,
     }
 }
@@ -123,21 +129,24 @@ fn action(rule: &Downgrade) -> Option<RuleAction> {
     }
 }
 
+/// Whether agents are retried by this rule.
+fn retries(rule: &Downgrade) -> bool {
+    matches!(
+        (&rule.trigger, &rule.response),
+        (Trigger::Network { .. }, Response::Retry | Response::Pause)
+            | (Trigger::Failures { .. } | Trigger::CriticalPath | Trigger::Timeout { .. }, Response::Retry)
+    )
+}
+
+fn is_about_the_network(rule: &Downgrade) -> bool {
+    matches!(rule.trigger, Trigger::Network { .. })
+}
+
 /// The rule by which agents are retried. A rule about the network applies to the exit codes of network failures; other rules
 /// apply to all failures, and come first.
 pub(super) fn retry_rule(rules: &[Downgrade]) -> Option<&Downgrade> {
-    let retries = |rule: &&Downgrade| {
-        matches!(
-            (&rule.trigger, &rule.response),
-            (Trigger::Network, Response::Retry | Response::Pause)
-                | (
-                    Trigger::Failures { .. } | Trigger::CriticalPath | Trigger::Timeout { .. },
-                    Response::Retry
-                )
-        )
-    };
-    let mut all = rules.iter().filter(retries);
-    all.clone().find(|rule| rule.trigger != Trigger::Network).or_else(|| all.next())
+    let mut all = rules.iter().filter(|rule| retries(rule));
+    all.clone().find(|rule| !is_about_the_network(rule)).or_else(|| all.next())
 }
 
 /// How agents are retried.
@@ -148,7 +157,7 @@ pub(super) fn retry_policy(rules: &[Downgrade]) -> RetryPolicy {
         limit: u32::try_from(rule.retries.unwrap_or(3)).unwrap_or(u32::MAX),
         base: rule.delay.unwrap_or(Duration::from_secs(5)),
         longest: rule.longest_delay.unwrap_or(defaults.longest),
-        codes: if rule.trigger == Trigger::Network { NETWORK_CODES.to_vec() } else { Vec::new() },
+        codes: if is_about_the_network(rule) { NETWORK_CODES.to_vec() } else { Vec::new() },
     }
 }
 
@@ -166,6 +175,11 @@ pub(super) fn lock_timeouts(rules: &[Downgrade]) -> Vec<Duration> {
 /// How long an agent may take; none without such a rule.
 pub(super) fn agent_timeout(rules: &[Downgrade]) -> Option<Duration> {
     rules.iter().find_map(|rule| if let Trigger::Timeout { after } = rule.trigger { after } else { None })
+}
+
+/// Whether a command ended as commands do when the network fails.
+pub(super) fn is_network_failure(ending: Ending) -> bool {
+    matches!(ending, Ending::Exited(code) if NETWORK_CODES.contains(&code))
 }
 
 /// The exit codes for network failures: of curl, of ssh, and of sysexits.

@@ -87,6 +87,8 @@ pub(super) struct State<'p> {
     /// The bounds of autotune; none if it is off.
     pub(super) tuned: Option<Bounds>,
     pub(super) failures: u64,
+    /// Attempts of agents for which the network failed.
+    pub(super) network_failures: u64,
     /// How often each group was blocked by others.
     pub(super) conflicts: HashMap<usize, u64>,
     /// How often groups had to wait for each name or path.

@@ -10,7 +10,7 @@ use crate::doctor::alert_sentences;
 use crate::foreign_locks::{ForeignLock, ForeignWaiter};
 use crate::messages::{Language, Messages, Phrases};
 use crate::overview::{Overview, RequestSummary, Requests};
-use crate::runs::{Blocked, RequestEntry, short_id};
+use crate::runs::{Blocked, RequestEntry, Stuck, flags_for, short_id};
 
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -77,7 +77,7 @@ pub struct RequestSummaryView {
 /// Something that needs a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AttentionView {
-    /// What it is, as a stable code: `NEEDS_INPUT`, `QUEUE_STOPPED`, `NO_WORKER`, `UNATTENDED`, `HOLDER_UNKNOWN` or the
+    /// What it is, as a stable code: `NEEDS_INPUT`, `QUEUE_STOPPED`, `NEVER_STARTS`, `NO_WORKER`, `UNATTENDED`, `HOLDER_UNKNOWN` or the
     /// code of an alert.
     pub code: &'static str,
     /// What it is, in words.
@@ -149,15 +149,11 @@ impl AttentionView {
                 hint,
             })
         }));
-        let has_no_worker = |one: &RequestSummary| matches!(one.entry.blocked, Some(Blocked::NoWorker));
-        if overview.queued.first.iter().any(has_no_worker) {
-            all.push(Self {
-                code: "NO_WORKER",
-                message: phrases
-                    .fill("attention.no_worker", &[("count", &overview.queued.count.to_string())]),
-                hint: phrases.fill("attention.no_worker_do", &[]),
-            });
-        }
+        all.extend((!overview.stuck.is_empty()).then(|| {
+            let (what, advice) = Stuck::sentences(&overview.stuck);
+            Self { code: "NEVER_STARTS", message: phrases.put(&what), hint: phrases.put(&advice) }
+        }));
+        all.extend(no_worker(overview, phrases));
         all.extend(overview.running.first.iter().filter_map(|one| unattended(one, phrases)));
         all.extend(unknown_holders(&overview.locks.listing, phrases));
         all.extend(overview.locks.alerts.iter().map(|alert| {
@@ -166,6 +162,20 @@ impl AttentionView {
         }));
         all
     }
+}
+
+/// Requests that nobody executes because there is no worker at all.
+fn no_worker(overview: &Overview, phrases: &Phrases) -> Option<AttentionView> {
+    let waits = |one: &&RequestSummary| matches!(one.entry.blocked, Some(Blocked::NoWorker));
+    let needs = |one: &RequestSummary| flags_for(&one.entry.request.request);
+    // A worker without labels executes some of them, if not all need one.
+    let flags = overview.queued.first.iter().filter(waits).map(needs).min_by_key(String::len)?;
+    let count = overview.queued.count.saturating_sub(overview.stuck.len() as u64);
+    Some(AttentionView {
+        code: "NO_WORKER",
+        message: phrases.fill("attention.no_worker", &[("count", &count.to_string())]),
+        hint: phrases.fill("attention.no_worker_do", &[("flags", &flags)]),
+    })
 }
 
 fn needs_input(one: &RequestSummary, phrases: &Phrases) -> AttentionView {

@@ -1,14 +1,13 @@
 //! Views of the queue: the auto-run, requests that it skips, and runs that it executed.
 
-use lockkeeper_core::id::RequestId;
-use lockkeeper_core::queue::PassedOver;
+use lockkeeper_core::queue::Skipped;
 use lockkeeper_core::request::RequestStatus;
 use lockkeeper_core::run::Run;
 use lockkeeper_store::runs::AutoRun;
 use serde::Serialize;
 
 use super::time;
-use crate::messages::{Language, Messages};
+use crate::messages::{Language, Messages, Phrases};
 use crate::queue::{FailedCheck, QueueStop, explain};
 
 /// An auto-run: a worker that executes the queue one request after the other.
@@ -81,20 +80,29 @@ pub struct PassedOverView {
     pub request_id: String,
     /// Why, as a stable code.
     pub reason: &'static str,
+    /// With `DEPENDS_NOT_DONE`: the requests before it that ended without success. Until they are run again, it never starts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<String>,
     /// Why, in words. The commands leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<&'static str>,
+    pub message: Option<String>,
 }
 
 impl PassedOverView {
     /// Shows a request with the code of the reason.
-    pub fn new((request, reason): &(RequestId, PassedOver)) -> Self {
-        Self { request_id: request.to_string(), reason: reason.as_str(), message: None }
+    pub fn new(skipped: &Skipped) -> Self {
+        Self {
+            request_id: skipped.request.to_string(),
+            reason: skipped.reason.as_str(),
+            failed: skipped.failed.iter().map(ToString::to_string).collect(),
+            message: None,
+        }
     }
 
     /// Shows a request with the reason in words, too.
-    pub fn explained(passed_over: &(RequestId, PassedOver)) -> Self {
-        Self { message: Some(explain(passed_over.1)), ..Self::new(passed_over) }
+    pub fn explained(skipped: &Skipped) -> Self {
+        let message = Phrases::load(Language::En).put(&explain(skipped));
+        Self { message: Some(message), ..Self::new(skipped) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Views of runs, of their events, and of what keeps a run waiting.
 
+use lockkeeper_core::id::RequestId;
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::{Ending, Run};
 use lockkeeper_core::time::Moment;
@@ -127,6 +128,9 @@ pub struct BlockedView {
     /// With `dependencies`: the requests that are not done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Vec<String>>,
+    /// With `dependencies`: the requests before it that ended without success. Until they are run again, it never starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Vec<String>>,
     /// With `retry`: when the next attempt is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<String>,
@@ -180,6 +184,7 @@ impl BlockedView {
         let because = |because| Self {
             because,
             requests: None,
+            failed: None,
             retry_at: None,
             ahead: None,
             or_more: None,
@@ -189,9 +194,14 @@ impl BlockedView {
             holders: None,
         };
         match blocked {
-            Blocked::Dependencies(requests) => {
-                let requests = requests.iter().map(ToString::to_string).collect();
-                Self { requests: Some(requests), ..because(Because::Dependencies) }
+            Blocked::Dependencies { unmet, failed } => {
+                let names = |ids: &[RequestId]| ids.iter().map(ToString::to_string).collect();
+                let failed = Some(failed).filter(|failed| !failed.is_empty());
+                Self {
+                    requests: Some(names(unmet)),
+                    failed: failed.map(|failed| names(failed)),
+                    ..because(Because::Dependencies)
+                }
             }
             Blocked::Retry(at) => {
                 Self { retry_at: Some(ClockOffset::at(now).utc(*at)), ..because(Because::Retry) }
@@ -284,7 +294,10 @@ mod tests {
         assert_eq!(written(&Blocked::NoWorker), r#"{"because":"no_worker"}"#);
         assert_eq!(written(&Blocked::Position(0)), r#"{"because":"queue","ahead":0}"#);
         assert_eq!(written(&Blocked::Behind(200)), r#"{"because":"queue","ahead":200,"or_more":true}"#);
-        let waits = Blocked::Dependencies(vec!["build".parse().unwrap()]);
+        let build = || vec!["build".parse().unwrap()];
+        let waits = Blocked::Dependencies { unmet: build(), failed: Vec::new() };
         assert_eq!(written(&waits), r#"{"because":"dependencies","requests":["build"]}"#);
+        let never = Blocked::Dependencies { unmet: build(), failed: build() };
+        assert_eq!(written(&never), r#"{"because":"dependencies","requests":["build"],"failed":["build"]}"#);
     }
 }

@@ -17,10 +17,15 @@ use super::folder::open_in;
 use super::{Folders, GroupError, failed};
 
 const NAME: &str = "deadlock_monitor.pid";
+/// The name of our monitor in the process table.
+pub const MONITOR: &str = "deadlock_monitor";
+const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "busybox"];
 /// The most bytes that are read of the file.
 const MAX_PID_TEXT: u64 = 32;
 /// Clocks of processes and of files differ by less than this.
 const SLACK: Duration = Duration::from_secs(5);
+/// A shell may take this long from the start of its monitor until it has written the pid.
+const START: Duration = Duration::from_secs(60);
 
 /// The lock of the monitor. Its holder is the monitor, or is about to start it.
 #[derive(Debug)]
@@ -91,8 +96,8 @@ impl MonitorLock {
     }
 }
 
-/// The live process whose pid is in the file, although it has not locked it. A process that started after the pid was written is
-/// another one with the same number.
+/// The monitor of another program: the live process whose pid is in the file, although it has not locked it. A process that
+/// started after the pid was written is another one with the same number, and a process that is no monitor was never one.
 fn foreign(mut file: &File) -> Option<LockProcess> {
     let mut text = String::new();
     file.seek(SeekFrom::Start(0)).ok()?;
@@ -100,6 +105,15 @@ fn foreign(mut file: &File) -> Option<LockProcess> {
     let pid: u32 = text.trim().parse().ok().filter(|pid| *pid != std::process::id())?;
     let process = process::identify(pid).ok()?;
     let written = file.metadata().ok()?.modified().ok()?.elapsed().unwrap_or_default();
-    let is_older = process::age(process).is_none_or(|age| age + SLACK >= written);
-    is_older.then(|| LockProcess::of(process))
+    // Its shell writes the pid as soon as it has started it.
+    let wrote_it = |age: Duration| age + SLACK >= written && age <= written + START;
+    let is_it = process::age(process).is_none_or(wrote_it);
+    Some(LockProcess::of(process)).filter(|found| is_it && is_monitor(found))
+}
+
+/// Whether a process can be a monitor: ours has this name, and those of the shell scripts are shells.
+pub fn is_monitor(process: &LockProcess) -> bool {
+    let program = process.command.split_whitespace().next().unwrap_or_default();
+    let name = program.rsplit('/').next().unwrap_or_default().trim_start_matches('-');
+    name == MONITOR || SHELLS.contains(&name)
 }

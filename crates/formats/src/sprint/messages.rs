@@ -40,7 +40,14 @@ pub(super) fn fill(text: Text, judged: &Judged, lang: Lang) -> String {
     let unknown = Text::Unknown.fill(lang, &[]);
     let record = judged.record.as_ref();
     let value = |value: Option<String>| value.map_or_else(|| unknown.clone(), |value| plain(&value));
-    let state = judged.pid_alive.map(|alive| if alive { "alive" } else { "dead" }.to_owned());
+    // The format prescribes these words for its two languages.
+    let state = judged.pid_alive.map(|alive| match (lang, alive) {
+        (Lang::Ja, true) => "実行中",
+        (Lang::Ja, false) => "終了",
+        (Lang::En | Lang::Zh, true) => "alive",
+        (Lang::En | Lang::Zh, false) => "dead",
+    });
+    let state = state.map(ToOwned::to_owned);
     text.fill(
         lang,
         &[

@@ -71,8 +71,8 @@ impl Text {
                 "Zombie lock found:\n- PID: {pid} (process state: {state})\n- Session: {session_id}\n\
                  - Started: {started_at} ({age})\n- Epic: {epic_spec}\n\n\
                  Overwrite this lock and start a new sprint? [y/N]",
-                "ゾンビロックを検出しました：\n- PID: {pid} (プロセスの状態: {state})\n- Session: {session_id}\n\
-                 - 開始時刻: {started_at} ({age})\n- Epic: {epic_spec}\n\n\
+                "ゾンビロックを検出しました：\n- PID: {pid} (プロセスの状態: {state})\n- セッション: {session_id}\n\
+                 - 開始時刻: {started_at} ({ago})\n- Epic: {epic_spec}\n\n\
                  このロックを上書きして新しい Sprint を開始しますか? [y/N]",
                 "检测到僵尸锁：\n- PID: {pid} (进程状态: {state})\n- Session: {session_id}\n\
                  - 启动时间: {started_at} ({age})\n- Epic: {epic_spec}\n\n\
@@ -83,7 +83,7 @@ impl Text {
                  - Started: {started_at} ({age})\n\
                  Overwriting its lock by force may damage its state files. Overwrite? [y/N]",
                 "警告: 実行中の Sprint プロセスを検出しました！\n- PID: {pid} (プロセスの状態: {state})\n\
-                 - Session: {session_id}\n- 開始時刻: {started_at} ({age})\n\
+                 - セッション: {session_id}\n- 開始時刻: {started_at} ({ago})\n\
                  強制的に上書きすると状態ファイルが壊れる可能性があります。上書きしますか? [y/N]",
                 "警告: 检测到活跃的 Sprint 进程！\n- PID: {pid} (进程状态: {state})\n- Session: {session_id}\n\
                  - 启动时间: {started_at} ({age})\n\

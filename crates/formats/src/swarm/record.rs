@@ -31,14 +31,15 @@ pub struct TaskRecord {
 }
 
 impl TaskRecord {
-    /// Returns when the lock expires without another heartbeat.
-    pub fn expires_at(&self) -> WallTime {
-        self.heartbeat_at.after(self.ttl)
+    /// Returns when the lock expires without another heartbeat; none if it never does.
+    pub fn expires_at(&self) -> Option<WallTime> {
+        let end = self.heartbeat_at.after(self.ttl);
+        (end < WallTime::from_micros(i64::MAX)).then_some(end)
     }
 
     /// Applies the rule of the format: a lock is stale strictly after its end.
     pub fn judge(&self, now: WallTime) -> Verdict {
-        if self.expires_at() < now {
+        if self.expires_at().is_some_and(|end| end < now) {
             Verdict::Stale(StaleReason::Expired)
         } else {
             Verdict::Held(HeldReason::InTime)
@@ -112,8 +113,11 @@ pub(super) fn renewed(snapshot: &Snapshot, now: WallTime, ttl: Option<Ttl>) -> R
     Ok(format!("{}\n", file.to_pretty()).into_bytes())
 }
 
-/// Formats whole seconds without a fraction, as the original program does: `300`.
+/// Formats whole seconds without a fraction, as the original program does: `300`. Null for a lock that never expires.
 fn seconds(span: Duration) -> Value {
+    if span == Duration::MAX {
+        return Value::Null;
+    }
     if span.subsec_nanos() == 0 {
         return span.as_secs().into();
     }

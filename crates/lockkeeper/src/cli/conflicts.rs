@@ -138,7 +138,8 @@ fn parse(text: &str) -> Result<Pattern, Report> {
 /// Reports a file that cannot be read.
 fn unreadable(file: &str, error: &io::Error) -> Report {
     let message = format!("cannot read {file}: {error}");
-    Report::new(Exit::Failed, "UNREADABLE", message).with_hint(format!("is `{file}` a readable file?"))
+    let report = Report::new(Exit::Failed, "UNREADABLE", message).explained_as("FILE_UNREADABLE");
+    report.with_hint(format!("is `{file}` a readable file?"))
 }
 
 /// Reads and answers line by line, so that a long list needs little memory.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_formats::aiflow::{Aiflow, Subject};
+use lockkeeper_formats::swarm::TaskRecord;
 use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Map, Value};
 
@@ -113,7 +114,7 @@ fn swarm(now: WallTime) -> Result<Vec<Row>, Report> {
                 subject: name,
                 path,
                 holder: standing.record.as_ref().map(|record| record.worker_id.clone()).unwrap_or_default(),
-                ends_at: standing.record.as_ref().map(|record| record.expires_at()),
+                ends_at: standing.record.as_ref().and_then(TaskRecord::expires_at),
                 state: standing.verdict.word(),
                 reason: standing.verdict.to_string(),
                 record: standing.record.map(|record| record.to_object()),

@@ -81,7 +81,7 @@ fn list(context: &Context, place: &Place) -> Result<Exit, Report> {
     let runs = context.existing_runs()?.map_or_else(|| context.runs(), Ok)?;
     runs.expire()?;
     let leases = context.engine_to_read()?.map_or_else(|| context.engine(), Ok)?;
-    let settings = place.settings(context)?;
+    let settings = place.settings_to_look(context)?;
     let mut selection = queue::forecast(&runs, &leases, &settings)?;
     let (auto, stop) = queue::state(&runs, &leases)?;
     // An auto-run that has not begun its first run holds the file itself.
@@ -126,9 +126,9 @@ fn list(context: &Context, place: &Place) -> Result<Exit, Report> {
         }
         (None, None) => print::talk(&context.say("queue.nothing_ready", &[])),
     }
-    for (id, reason) in &selection.passed_over {
-        let why = context.say(&format!("passed_over.{reason}"), &[]);
-        print::data(&format!("{}  {why}", table::plain(short_id(id.as_str()))));
+    for skipped in &selection.passed_over {
+        let (id, why) = (short_id(skipped.request.as_str()), context.phrases().put(&queue::explain(skipped)));
+        print::data(&format!("{}  {}", table::plain(id), table::plain(&why)));
     }
     Ok(Exit::Done)
 }

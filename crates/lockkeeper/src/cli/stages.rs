@@ -12,7 +12,7 @@ use std::path::Path;
 
 use clap::Subcommand;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_stages::File;
+use lockkeeper_stages::{File, Level, Problem};
 
 use super::context::{Context, Globals};
 use super::{Verb, print, table};
@@ -64,14 +64,20 @@ pub(super) fn load(name: &str) -> Result<File, Report> {
     file.map_err(Report::from)
 }
 
-/// Reads a file that is to be planned or run. Refuses one with errors, and prints all of them.
+/// Reads a file that is to be planned or run, and prints its warnings. Refuses one with errors, and prints all of them.
 pub(super) fn load_valid(context: &Context, name: &str) -> Result<File, Report> {
     let file = load(name)?;
-    let Some(report) = Report::unsound(&file, &table::plain(&file.name)) else { return Ok(file) };
+    let report = Report::unsound(&file, &table::plain(&file.name));
     if !context.json {
-        for problem in file.obstacles() {
-            print::talk(&problems::render(&file, problem));
+        let shown = |problem: &&Problem| report.is_none() || problem.level == Level::Error;
+        for problem in file.problems.iter().filter(shown) {
+            print::talk(&problems::render(&file, problem, context.phrases()));
+        }
+        if report.is_none() {
+            file.unknown
+                .iter()
+                .for_each(|key| print::talk(&problems::unknown(&file, key, context.phrases())));
         }
     }
-    Err(report)
+    report.map_or(Ok(file), Err)
 }

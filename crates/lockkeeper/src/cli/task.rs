@@ -140,7 +140,7 @@ fn heartbeat(context: &Context, args: &LockArgs) -> Result<Exit, Report> {
     let span = args.ttl.as_deref().map(ttl).transpose()?;
     match swarm.heartbeat(&whose.task, &whose.worker, span, WallTime::now())? {
         UpdateOutcome::Done(record) => {
-            let until = record.expires_at().to_string();
+            let until = end_of(&record);
             let message =
                 context.say("task.renewed", &[("task", &table::plain(&whose.task)), ("until", &until)]);
             print_result(context, &swarm, "renewed", &whose.task, Some(&record), &message)?;
@@ -188,12 +188,12 @@ fn print_locked(
     let before = replaced.and_then(|standing| standing.record.as_ref());
     let message = match (replaced, before) {
         (Some(_), Some(old)) => {
-            let (worker, end) = (table::plain(&old.worker_id), old.expires_at().to_string());
+            let (worker, end) = (table::plain(&old.worker_id), end_of(old));
             context.say("task.taken_over", &[("task", &task), ("worker", &worker), ("until", &end)])
         }
         (Some(_), None) => context.say("task.replaced_torn", &[("task", &task)]),
         (None, _) => {
-            let until = record.expires_at().to_string();
+            let until = end_of(record);
             context.say("task.locked", &[("task", &task), ("until", &until)])
         }
     };
@@ -228,8 +228,8 @@ fn verdict_key(verdict: Verdict) -> String {
 pub(super) fn busy(swarm: &Swarm, task: &str, standing: &LockState) -> Report {
     let who = match &standing.record {
         Some(record) => {
-            let (worker, end) = (record.worker_id.escape_debug(), record.expires_at().to_string());
-            format!("is locked by {worker} until {end}")
+            let end = record.expires_at().map_or_else(String::new, |end| format!(" until {end}"));
+            format!("is locked by {}{end}", record.worker_id.escape_debug())
         }
         None => format!("is locked ({})", standing.verdict),
     };
@@ -262,7 +262,12 @@ fn with_holder(report: Report, swarm: &Swarm, task: &str, standing: Option<&Lock
         .with_context("task_id", task)
         .with_context("path", path.unwrap_or_default())
         .with_context("holder", holder.map(TaskRecord::to_object))
-        .with_context("expires_at", holder.map(|record| record.expires_at().to_string()))
+        .with_context("expires_at", holder.and_then(TaskRecord::expires_at).map(|end| end.to_string()))
+}
+
+/// When a lock ends; `-` if it never does.
+fn end_of(record: &TaskRecord) -> String {
+    record.expires_at().map_or_else(|| "-".to_owned(), |end| end.to_string())
 }
 
 fn print_result(
@@ -289,6 +294,6 @@ fn as_json(swarm: &Swarm, status: &str, task: &str, record: Option<&TaskRecord>)
         "task_id": task,
         "path": swarm.path(task)?.to_string_lossy(),
         "lock": record.map(TaskRecord::to_object),
-        "expires_at": record.map(|record| record.expires_at().to_string()),
+        "expires_at": record.and_then(TaskRecord::expires_at).map(|end| end.to_string()),
     }))
 }

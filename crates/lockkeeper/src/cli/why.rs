@@ -1,17 +1,22 @@
 //! `why`: prints the evidence that a name or path is held or free, and what to do.
 
+use std::time::Duration;
+
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::format_span;
 use lockkeeper_engine::OwnerNames;
 use lockkeeper_engine::evidence::{Evidence, verdict_word};
+use lockkeeper_engine::foreign_locks::{ForeignLock, ForeignLocks, ForeignPlaces};
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_formats::group::Folders;
 use lockkeeper_platform::clock;
+use lockkeeper_platform::wall_clock::WallTime;
 use serde_json::{Value, json};
 
 use super::args::path_target;
 use super::context::{Context, Globals};
 use super::obtain::reason;
-use super::{Verb, print, table};
+use super::{Verb, print, table, task};
 
 /// Explain why a name or path is held or free, and what to do
 #[derive(clap::Args)]
@@ -56,15 +61,25 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     } else {
         found.truncate(1);
     }
+    let foreign = if args.path { ForeignLocks::default() } else { foreign(context)?.named(&args.target) };
     if context.json {
-        let held = found.iter().any(Evidence::is_held);
+        let held = found.iter().any(Evidence::is_held) || foreign.locks.iter().any(ForeignLock::is_held);
         let chains: Vec<Value> = found.iter().map(as_json).collect();
-        print::json(&json!({ "target": args.target, "held": held, "evidence": chains }));
-    } else {
-        for evidence in &found {
-            let names = OwnerNames::of_evidence(evidence, &context.location.root);
-            print::out(&table::wrap_terminal(&names.in_text(&as_text(evidence)), 2));
+        print::json(&json!({
+            "target": args.target, "held": held, "evidence": chains,
+            "foreign": foreign.locks, "foreign_waiters": foreign.waiters,
+        }));
+        return Ok(Exit::Done);
+    }
+    if !foreign.locks.is_empty() {
+        print::out(&table::wrap_terminal(&foreign_text(&args.target, &foreign), 2));
+        if !busy {
+            return Ok(Exit::Done);
         }
+    }
+    for evidence in &found {
+        let names = OwnerNames::of_evidence(evidence, &context.location.root);
+        print::out(&table::wrap_terminal(&names.in_text(&as_text(evidence)), 2));
     }
     Ok(Exit::Done)
 }
@@ -83,6 +98,31 @@ fn targets(context: &Context, args: &Args) -> Result<Vec<Target>, Report> {
         (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(vec![one]),
         (Err(_), Err(error)) => Err(error),
     }
+}
+
+fn foreign(context: &Context) -> Result<ForeignLocks, Report> {
+    let (swarm, groups) = (task::swarm()?, Folders::from_variables(&|name| std::env::var_os(name)));
+    let places = ForeignPlaces { root: &context.location.root, swarm: &swarm, groups: &groups };
+    Ok(ForeignLocks::look(places, WallTime::now()))
+}
+
+/// Locks of other formats with this name.
+fn foreign_text(name: &str, foreign: &ForeignLocks) -> String {
+    let mut text = String::new();
+    for lock in &foreign.locks {
+        let state = if lock.is_held() { "held" } else { "free" };
+        let holder = if lock.holder.is_empty() { String::new() } else { format!("{}: ", lock.holder) };
+        text.push_str(&format!("{name} is {state} as a {} lock\n", lock.format));
+        text.push_str(&format!("  {}{}\n", table::plain(&holder), table::plain(&lock.reason)));
+        text.push_str(&format!("  file: {}\n", table::plain(&lock.path)));
+        text.push_str(&format!("  what to do: {}\n", table::plain(&lock.advice())));
+    }
+    for waiter in &foreign.waiters {
+        let waits = format_span(Duration::from_secs(waiter.waits_seconds));
+        let command = table::plain(&waiter.command);
+        text.push_str(&format!("  waiting, at most for {waits}: pid {} {command}\n", waiter.pid));
+    }
+    text
 }
 
 fn as_json(evidence: &Evidence) -> Value {

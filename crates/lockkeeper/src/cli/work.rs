@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lockkeeper_core::id::{Name, RequestId, RunId};
+use lockkeeper_core::id::{Name, RunId};
 use lockkeeper_core::request::Request;
 use lockkeeper_core::run::{Reason, Run, Status};
 use lockkeeper_core::time::{format_span, parse_span};
@@ -17,7 +17,7 @@ use lockkeeper_engine::messages::{Phrases, said};
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::new_request::labels;
-use lockkeeper_engine::runs::{RunFolder, Runs, Stuck, short_id};
+use lockkeeper_engine::runs::{RunFolder, Runs, Stuck, flags_for, short_id};
 use lockkeeper_engine::with_short_ids;
 use lockkeeper_engine::work::{Listener, Settings, Worker, WorkerEvent, unattended_runs};
 use lockkeeper_formats::aiflow::Aiflow;
@@ -97,6 +97,16 @@ impl Place {
         // The settings have only variables that are UTF-8.
         let variable = || std::env::var_os("AI_SWARM_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
         self.status_dir.clone().or_else(variable).or_else(|| context.folder("swarm_dir"))
+    }
+
+    /// The settings with which the executors at work see requests: they lock in one format, whatever this command was given.
+    pub(super) fn settings_to_look(&self, context: &Context) -> Result<Settings, Report> {
+        let aiflow = executors::at_work(&context.location.state, ExecutorFormat::Aiflow)?;
+        let settings = self.settings(context)?;
+        Ok(Settings {
+            aiflow: aiflow.then(|| Aiflow::new(&context.location.root)).or(settings.aiflow),
+            ..settings
+        })
     }
 
     /// The settings of the worker.
@@ -203,8 +213,7 @@ fn without_worker(context: &Context, requests: &[Request]) -> String {
         said("work.needs").with("request", name).with("labels", labels.join(", "))
     };
     let list = said("work.no_label").with_list("list", requests.iter().map(item));
-    let first: Vec<String> = requests.first().map(labels).unwrap_or_default();
-    let flags: String = first.iter().map(|label| format!(" --label {label}")).collect();
+    let flags = requests.first().map(flags_for).unwrap_or_default();
     with_hint(
         context,
         &context.phrases().put(&list),
@@ -228,14 +237,9 @@ fn with_hint(context: &Context, sentence: &str, hint: &str) -> String {
 
 /// Names the requests that can never start, and what helps.
 fn in_vain(context: &Context, stuck: &[Stuck]) -> String {
-    let name = |request: &RequestId| table::plain(request.as_str());
-    let item = |one: &Stuck| {
-        let because: Vec<String> = one.because.iter().map(name).collect();
-        said("work.after").with("request", name(&one.request)).with("because", because.join(", "))
-    };
-    let list = said("work.in_vain").with_list("list", stuck.iter().map(item));
-    let first = stuck.first().and_then(|one| one.because.first()).map(name).unwrap_or_default();
-    with_hint(context, &context.phrases().put(&list), &context.say("work.in_vain_hint", &[("first", &first)]))
+    let (what, advice) = Stuck::sentences(stuck);
+    let put = |sentence| table::plain(&context.phrases().put(sentence));
+    with_hint(context, &put(&what), &put(&advice))
 }
 
 #[derive(Default)]

@@ -250,3 +250,40 @@ fn keys_in_the_code_and_in_the_tables_are_the_same() {
         );
     }
 }
+
+/// Requirement 194.
+#[test]
+fn what_is_done_with_a_run_is_told_in_the_language() {
+    for (locale, canceled, failed) in [
+        ("ja_JP.UTF-8", "状態 canceled", "失敗しました: EXIT_CODE 3"),
+        ("zh_CN.UTF-8", "状态 canceled", "失败：EXIT_CODE 3"),
+    ] {
+        let world = world!().with_state().set("LANG", locale);
+        world.run(["submit", "--id", "bad", "--", "sh", "-c", "exit 3"]).code(0);
+        world.run(["submit", "--id", "asks", "--", "sh", "-c", "echo which; exit 10"]).code(0);
+        world.run(["submit", "--id", "child", "--after", "bad", "--", "true"]).code(0);
+        world.run(["work", "--drain", "--quiet"]).code(1);
+        let mut said = world.run(["run", "wait", "bad"]).code(3).says(failed).stderr();
+        said += &world.run(["run", "wait", "child"]).code(1).stderr();
+        said += &world.run(["run", "answer", "asks", "here"]).code(0).stderr();
+        said += &world.run(["run", "cancel", "asks"]).code(0).says(canceled).stderr();
+        said += &world.run(["run", "wait", "asks"]).code(75).stderr();
+        said += &world.run(["run", "retry", "bad"]).code(0).stderr();
+        said += &world.run(["run", "wait", "bad", "--timeout", "10ms"]).code(75).stderr();
+        assert!(said.lines().all(|line| english_words(line) < 3), "{said}");
+        assert!(said.lines().all(is_east_asian), "{said}");
+    }
+}
+
+/// Requirements 28 and 194. The Chinese text is the one of the format.
+#[test]
+fn a_question_about_a_sprint_is_in_one_language() {
+    let world = world!().with_state().set("LANG", "ja_JP.UTF-8");
+    files::write(
+        &world.path(".sprint-running"),
+        "pid: 4194304\nsession_id: s\nstarted_at: 2026-01-31T12:00:00Z\n",
+    );
+    let acquire = ["sprint", "acquire", "--project-root", ".", "--session-id", "t", "--epic-spec", "e"];
+    let asked = world.run(acquire).code(75).says("(プロセスの状態: 終了)").says(" 時間前)").stderr();
+    assert!(!asked.contains("dead") && !asked.contains(" ago") && !asked.contains("Session"), "{asked}");
+}

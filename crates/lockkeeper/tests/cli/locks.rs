@@ -132,3 +132,42 @@ fn who_only_looks_makes_nothing() {
     }
     assert_eq!(world.tree(), before);
 }
+
+/// Requirement 139. `flock FILE sleep` holds the lock with two processes that share one descriptor.
+#[test]
+fn a_lock_that_processes_inherited_counts_once() {
+    let world = world!().with_state();
+    let file = world.beside("groups").join("g.lock");
+    lockkeeper_testing::files::write(&file, "");
+    let line =
+        format!("flock '{}' sh -c 'touch held; until test -e go; do sleep 0.02; done'", file.display());
+    let holder = lockkeeper_testing::Started::of(world.command("sh").args(["-c", &line]));
+    lockkeeper_testing::until("the lock is held", || world.path("held").exists());
+    let listed = world.run(["--json", "locks"]).code(0).json();
+    let foreign = listed["foreign"].as_array().unwrap();
+    assert_eq!(foreign.len(), 1, "{listed}");
+    let who = foreign[0]["holder"].as_str().unwrap();
+    assert!(who.starts_with("pid ") && who.contains("flock") && who.contains("inherited"), "{who}");
+    world.touch("go");
+    assert!(holder.finish().succeeded());
+}
+
+/// Requirement 203. `swarm_lock.sh` writes null for a lock that never expires.
+#[test]
+fn a_lock_without_an_end_has_no_time_left() {
+    let world = world!().with_state();
+    let record = r#"{"task_id":"n3","worker":"w","acquired_at":"2026-01-01T00:00:00Z","expires_at":null}"#;
+    world.run(["task", "lock", "t1", "--worker", "w1"]).code(0);
+    let lock = world.run(["--json", "task", "show", "t1"]).code(0).json();
+    let path = std::path::PathBuf::from(lock["path"].as_str().unwrap_or_else(|| panic!("{lock}")));
+    lockkeeper_testing::files::write(&path.with_file_name("n3.lock"), record);
+    let listed = world.run(["locks", "--format", "swarm"]).code(0).stdout();
+    let row = listed.lines().find(|line| line.starts_with("n3")).unwrap();
+    assert!(row.split_whitespace().nth(2) == Some("-"), "{listed}");
+    let rows = world.run(["--json", "locks", "--format", "swarm"]).code(0).json();
+    let row = rows["locks"].as_array().unwrap().iter().find(|row| row["subject"] == "n3").unwrap();
+    assert_eq!(row["expires_at"], Value::Null, "{rows}");
+    let all = world.run(["--json", "locks"]).code(0).json();
+    let row = all["foreign"].as_array().unwrap().iter().find(|row| row["subject"] == "n3").unwrap();
+    assert_eq!((&row["state"], &row["expires_at"]), (&"held".into(), &Value::Null), "{all}");
+}

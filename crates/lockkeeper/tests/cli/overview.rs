@@ -52,3 +52,24 @@ fn the_overview_tells_what_is_held_what_waits_what_failed_and_what_needs_a_perso
     holder.finish().code(0);
     waiter.wait().code(0);
 }
+
+/// Requirement 192. A worker would not help these.
+#[test]
+fn what_can_never_start_needs_a_person() {
+    let world = world!().with_state();
+    world.run(["submit", "--id", "bad", "--", "false"]).code(0);
+    world.run(["work", "--drain", "--quiet"]).code(1);
+    world.run(["submit", "--id", "child", "--after", "bad", "--", "true"]).code(0);
+    world.run(["submit", "--id", "gpu", "--needs", "gpu", "--", "true"]).code(0);
+    let view = world.run(["status", "--json"]).code(0).json();
+    let attention = view["attention"].as_array().unwrap();
+    let codes: Vec<&Value> = attention.iter().map(|one| &one["code"]).collect();
+    assert_eq!(codes, ["NEVER_STARTS", "NO_WORKER"], "{view}");
+    assert_eq!(attention[0]["message"], "can never start: child (after bad)");
+    assert_eq!(attention[0]["hint"], "`lockkeeper run retry bad` runs what failed again");
+    assert_eq!(attention[1]["message"], "1 queued, and nobody works");
+    assert_eq!(attention[1]["hint"], "start a worker with `lockkeeper work --label gpu`");
+    let text = world.run(["status"]).code(0).stdout();
+    assert!(text.contains("can never start: bad did not succeed"), "{text}");
+    assert!(text.contains("Needs a person (2)"), "{text}");
+}

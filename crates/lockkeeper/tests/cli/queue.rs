@@ -120,3 +120,70 @@ fn locks_of_all_formats_are_listed_with_their_format() {
     let alerts = world.run(["--json", "locks"]).code(0).json()["alerts"].take();
     assert_eq!((&alerts[0]["code"], &alerts[0]["value"]), (&json!("ORPHAN_LOCKS"), &json!(6)), "{alerts}");
 }
+
+/// Requirement 195. `queue list` sees what the executors of the store see, although it does not name their format.
+#[test]
+fn the_list_uses_the_lock_format_of_the_executors_at_work() {
+    let world = world!().with_state();
+    for id in ["A", "B"] {
+        world.run(["submit", "--id", id, "--", "true"]).code(0);
+    }
+    files::write(&world.path(".aiflow/locks/A.lock"), "RUN-THEIRS");
+    let next = || world.run(["--json", "queue", "list"]).code(0).json()["next"].take();
+    assert_eq!(next(), "A", "no executor uses these files");
+    let mut server = ServerProcess::start(&world, &["--lock-format", "aiflow"]);
+    assert_eq!(next(), "B");
+    world.run(["run", "show", "A"]).code(0).prints("RUN-THEIRS");
+    server.kill();
+    assert_eq!(next(), "A");
+}
+
+/// Requirement 183. `queue run-next` has no labels.
+#[test]
+fn a_request_that_needs_a_label_is_not_next() {
+    let world = world!().with_state();
+    world.run(["submit", "--id", "gpu", "--needs", "gpu", "--", "true"]).code(0);
+    let listed = world.run(["--json", "queue", "list"]).code(0).json();
+    let passed = json!([{ "request_id": "gpu", "reason": "NEEDS_LABEL" }]);
+    assert_eq!((&listed["next"], &listed["passed_over"]), (&json!(null), &passed));
+    world.run(["queue", "list"]).code(0).prints("gpu  NEEDS_LABEL: ").says("nothing is ready");
+    let step = world.run(["--json", "queue", "run-next"]).code(0).json();
+    assert_eq!((&step["next"], &step["passed_over"]), (&json!(null), &passed));
+    world.run(["submit", "--id", "plain", "--", "true"]).code(0);
+    world.run(["queue", "list"]).code(0).prints("next: plain");
+}
+
+/// Requirement 183. The code stays; the words say that nobody will ever start it.
+#[test]
+fn the_list_tells_what_can_never_start() {
+    let world = world!().with_state();
+    world.run(["submit", "--id", "bad", "--", "false"]).code(0);
+    world.run(["queue", "run-next"]).code(1);
+    world.run(["submit", "--id", "child", "--after", "bad", "--", "true"]).code(0);
+    world.run(["submit", "--id", "grandchild", "--after", "child", "--", "true"]).code(0);
+    let never = "can never start: bad did not succeed; `lockkeeper run retry bad`";
+    let listed = world.run(["queue", "list"]).code(0);
+    let listed = listed.prints(&format!("child  {never}"));
+    listed.prints(&format!("grandchild  {never}"));
+    let listed = world.run(["--json", "queue", "list"]).code(0).json();
+    let child =
+        listed["passed_over"].as_array().unwrap().iter().find(|one| one["request_id"] == "child").unwrap();
+    assert_eq!(
+        (&child["reason"], &child["failed"]),
+        (&json!("DEPENDS_NOT_DONE"), &json!(["bad"])),
+        "{listed}"
+    );
+    world.run(["runs"]).code(0).prints("can never start: bad did not succeed");
+    world.run(["requests"]).code(0).prints("can never start: bad did not succeed");
+    world.run(["run", "show", "grandchild"]).code(0).prints("can never start: bad did not succeed");
+    let shown = world.run(["--json", "run", "show", "grandchild"]).code(0).json();
+    let blocked = &shown["run"]["blocked"];
+    assert_eq!(
+        (&blocked["because"], &blocked["requests"], &blocked["failed"]),
+        (&json!("dependencies"), &json!(["child"]), &json!(["bad"]))
+    );
+    world.run(["--lang", "ja", "queue", "list"]).code(0).prints("`lockkeeper run retry bad`");
+    world.run(["run", "retry", "bad"]).code(0);
+    let again = world.run(["queue", "list"]).code(0).stdout();
+    assert!(!again.contains("never"), "{again}");
+}

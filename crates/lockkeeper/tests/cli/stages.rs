@@ -150,3 +150,76 @@ fn a_person_at_a_terminal_sees_totals_and_finished_groups_folded() {
     let plain = world.on_terminal(&format!("{line} --color never")).code(1).stdout();
     assert!(plain.contains("done: api, docs") && !plain.contains("\u{1b}[32m"), "{plain:?}");
 }
+
+/// Requirement 205.
+#[test]
+fn check_plan_and_run_agree_about_what_refuses_a_file() {
+    let groups = "parallel_groups: {P1: [{id: a, command: 'touch ran', agents: [x], max_concurrent: 5}]}\n";
+    let world = world!().with_state().write("STAGES.yml", groups);
+    let commands: [&[&str]; 3] = [
+        &["stages", "check", "STAGES.yml"],
+        &["stages", "plan", "STAGES.yml", "--load", "0"],
+        &["stages", "run", "STAGES.yml", "--load", "0"],
+    ];
+    for command in commands {
+        world.run(command).code(2);
+    }
+    assert!(!world.path("ran").exists());
+    let world = world.write(
+        "STAGES.yml",
+        &format!("{groups}validation: {{checks: [{{name: max_concurrent_valid, severity: WARNING}}]}}\n"),
+    );
+    for command in commands {
+        world.run(command).code(0);
+    }
+    assert!(world.path("ran").exists());
+}
+
+/// Requirement 203. What `check` warns of is also said where it matters.
+#[test]
+fn plan_and_run_print_the_warnings_of_check() {
+    let text = "parallel_groups: {P1: [{id: a, command: 'true', colour: red}]}\n\
+        downgrade_rules: [{name: moon, trigger: 月亮变圆, to: serial}]\n";
+    let world = world!().with_state().write("STAGES.yml", text);
+    for command in ["plan", "run"] {
+        let done = world.run(["stages", command, "STAGES.yml", "P1", "--load", "0"]).code(0);
+        let done =
+            done.says("warning: `moon` names no trigger that is known here").says(" --> STAGES.yml:2:");
+        done.says("unknown key: STAGES.yml:1:");
+        let quiet = world.run(["--json", "stages", command, "STAGES.yml", "P1", "--load", "0"]).code(0);
+        assert_eq!(quiet.stderr(), "");
+    }
+}
+
+/// Requirement 203. Bad input changes nothing: the phases that could run do not run, either.
+#[test]
+fn a_run_of_all_phases_is_refused_before_it_begins() {
+    let text = "parallel_groups:\n  P1: [{id: a, command: 'touch ran'}]\n  P2: [{id: b, command: 'true', after: nobody}]\n";
+    let world = world!().with_state().write("STAGES.yml", text);
+    world
+        .run(["stages", "run", "STAGES.yml", "--load", "0"])
+        .code(2)
+        .says("there is no group or phase `nobody`");
+    assert!(!world.path("ran").exists());
+    world.run(["stages", "run", "STAGES.yml", "P1", "--load", "0"]).code(0);
+    assert!(world.path("ran").exists());
+}
+
+/// Requirement 158.
+#[test]
+fn a_stages_file_that_is_not_there_is_named_as_such_in_every_language() {
+    let world = world!().with_state();
+    let commands: [&[&str]; 3] =
+        [&["stages", "run", "S.yml"], &["stages", "check", "S.yml"], &["stages", "plan", "S.yml"]];
+    for command in commands {
+        let error = world.run([&["--json"], command].concat()).code(1).json()["error"].take();
+        assert_eq!(
+            (&error["reason_code"], &error["title"]),
+            (&json!("UNREADABLE"), &json!("The file cannot be read"))
+        );
+        world.run([&["--lang", "ja"], command].concat()).code(1).says("ファイルを読み取れません");
+        world.run([&["--lang", "zh"], command].concat()).code(1).says("无法读取文件");
+    }
+    let pairs = world.run(["--json", "conflicts", "check", "--pairs", "nothing.tsv"]).json();
+    assert_ne!(pairs["error"]["title"], "The output cannot be read", "{pairs}");
+}

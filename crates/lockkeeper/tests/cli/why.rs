@@ -60,3 +60,37 @@ fn a_path_is_held_by_the_patterns_that_match_it() {
     world.run(["why", "docs/x"]).code(0).prints("is free");
     world.run(["why", "src/*.rs", "--name"]).code(2).says("--path");
 }
+
+/// Requirement 139. The alert about a long wait names this command.
+#[test]
+fn a_lock_of_another_format_is_shown_too() {
+    let world = world!().with_state();
+    let group = world.start([
+        "group",
+        "exec",
+        "gg",
+        "--",
+        "sh",
+        "-c",
+        "touch held; until test -e go; do sleep 0.02; done",
+    ]);
+    lockkeeper_testing::until("the group is held", || world.path("held").exists());
+    world
+        .run(["why", "gg"])
+        .code(0)
+        .prints("gg is held")
+        .prints("group lock")
+        .prints("lockkeeper group status");
+    let answer = world.run(["why", "gg", "--json"]).code(0).json();
+    assert_eq!(
+        (&answer["held"], &answer["foreign"][0]["format"]),
+        (&true.into(), &"group".into()),
+        "{answer}"
+    );
+    assert_eq!(world.run(["why", "other", "--json"]).code(0).json()["held"], false);
+    world.run(["task", "lock", "t1", "--worker", "w1"]).code(0);
+    world.run(["why", "t1"]).code(0).prints("t1 is held").prints("w1").prints("lockkeeper task show t1");
+    world.touch("go");
+    group.wait().code(0);
+    world.run(["why", "gg"]).code(0).prints("gg is free");
+}

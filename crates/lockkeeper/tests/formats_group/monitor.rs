@@ -61,3 +61,27 @@ fn the_monitor_of_another_program_is_left_alone() {
     assert_eq!(groups.json(&["monitor", "start"])["status"], "started", "a dead one is replaced");
     groups.run(&["monitor", "stop"]).code(0);
 }
+
+/// Requirement 106. A pid file that somebody has written wrongly.
+#[test]
+fn a_process_that_is_no_monitor_is_not_stopped() {
+    let groups = Groups::new();
+    groups.run(&["init"]).code(0);
+    let mut other = Started::of(groups.world.command("sleep").arg("600"));
+    let pid_file = groups.locks().join("deadlock_monitor.pid");
+    std::fs::write(&pid_file, format!("{}\n", other.pid())).unwrap();
+    assert!(groups.json(&["status"])["monitor"].is_null());
+    assert!(groups.json(&["monitor", "stop"])["pid"].is_null());
+    assert!(!other.has_ended());
+    let started = groups.json(&["monitor", "start"]);
+    assert_eq!(started["status"], "started", "{started}");
+    groups.run(&["monitor", "stop"]).code(0);
+    // One that has locked the file is not a monitor, either.
+    let script = "exec 9<>\"$1\"; flock 9; exec sleep 600";
+    let mut locker = groups.world.command("sh");
+    let mut locker = Started::of(locker.args(["-c", script, "sh"]).arg(&pid_file));
+    until("the file is locked", || !groups.json(&["status"])["monitor"].is_null());
+    let refused = groups.json(&["monitor", "stop"]);
+    assert_eq!(refused["error"]["reason_code"], "MONITOR_NOT_STOPPED", "{refused}");
+    assert!(!locker.has_ended() && !other.has_ended());
+}

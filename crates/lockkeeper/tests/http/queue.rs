@@ -188,3 +188,33 @@ fn an_empty_queue_is_told_as_such() {
     assert_eq!((&answer["running"], &answer["next"]), (&json!(false), &json!(null)));
     assert_eq!(server.get("/api/locks").expect(200)["leases"], json!([]));
 }
+
+/// Requirement 183. What the queue cannot execute is not next, and what can never start is told as such.
+#[test]
+fn what_needs_a_label_and_what_can_never_start_are_told() {
+    let server = Server::start();
+    let mut stream = server.listen();
+    let run = submit(&server, "bad", &json!(["false"]));
+    server.post("/api/requests/bad/run", &json!({})).expect(202);
+    wait_for(&server, &mut stream, &run, "failed");
+    let more = |id: &str, field: &str, value: &str| {
+        let body = json!({ "id": id, "command": ["true"], field: [value] });
+        server.post("/api/requests", &body).expect(201)
+    };
+    more("child", "after", "bad");
+    more("gpu", "needs", "gpu");
+    let queue = server.get("/api/queue").expect(200);
+    let passed = |id: &str| {
+        let all = queue["passed_over"].as_array().unwrap();
+        all.iter().find(|one| one["request_id"] == id).unwrap_or_else(|| panic!("{id} in {queue}"))
+    };
+    assert_eq!((&queue["next"], &passed("gpu")["reason"]), (&json!(null), &json!("NEEDS_LABEL")));
+    let child = passed("child");
+    assert_eq!((&child["reason"], &child["failed"]), (&json!("DEPENDS_NOT_DONE"), &json!(["bad"])));
+    assert_eq!(child["message"], "can never start: bad did not succeed; `lockkeeper run retry bad`");
+    let request = server.get("/api/requests/child").expect(200);
+    assert_eq!(request["request"]["blocked"]["failed"], json!(["bad"]), "{request}");
+    let page = server.get("/").text();
+    assert!(page.contains("Can never start: bad did not succeed"), "{page}");
+    assert_eq!(server.post("/api/queue/run-next", &json!({})).expect(200)["next"], json!(null));
+}

@@ -4,7 +4,7 @@ use lockkeeper_core::id::{RequestId, RunId};
 use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::Status;
 use lockkeeper_core::run::transition::Mark;
-use lockkeeper_engine::runs::{Blocked, Refusal, RunError, SubmitError};
+use lockkeeper_engine::runs::{Blocked, Refusal, RequestFilter, RunError, SubmitError};
 
 use super::world::{World, request};
 
@@ -40,9 +40,34 @@ fn ready(world: &World) -> Vec<String> {
 /// What a request waits for.
 fn waits_for(world: &World, request: &str) -> Vec<String> {
     match world.runs.request(&id(request)).unwrap().blocked {
-        Some(Blocked::Dependencies(requests)) => requests.iter().map(ToString::to_string).collect(),
+        Some(Blocked::Dependencies { unmet, .. }) => unmet.iter().map(ToString::to_string).collect(),
         _ => Vec::new(),
     }
+}
+
+/// Requirement 183. A list says it of each request of a long chain, in whatever order it reads them.
+#[test]
+fn all_that_come_after_a_failed_request_are_known_to_wait_in_vain() {
+    let world = World::new();
+    world.submit("r0");
+    for number in 1..60 {
+        world.runs.submit(&after(&format!("r{number}"), &[&format!("r{}", number - 1)]), None).unwrap();
+    }
+    let in_vain = || {
+        let filter =
+            RequestFilter { statuses: vec![RequestStatus::Queued], limit: 100, ..RequestFilter::default() };
+        let failed = |blocked: Option<Blocked>| match blocked {
+            Some(Blocked::Dependencies { failed, .. }) => failed,
+            _ => Vec::new(),
+        };
+        let all = world.runs.requests(&filter).unwrap().into_iter().map(|entry| failed(entry.blocked));
+        all.filter(|failed| *failed == [id("r0")]).count()
+    };
+    assert_eq!((in_vain(), world.runs.stuck().unwrap().len()), (0, 0));
+    end(&world, "r0", Status::Failed);
+    assert_eq!((in_vain(), world.runs.stuck().unwrap().len()), (59, 59));
+    world.runs.run_again(&id("r0")).unwrap();
+    assert_eq!(in_vain(), 0);
 }
 
 #[test]

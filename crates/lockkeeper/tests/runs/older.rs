@@ -18,7 +18,7 @@ fn an_older_store_is_completed_when_it_is_opened() {
     drop(database);
     let again = Runs::open(world.folder.path()).unwrap();
     again.submit(&request("a"), None).unwrap();
-    let selection = lockkeeper_engine::queue::selection(&again, &[]).unwrap();
+    let selection = lockkeeper_engine::queue::selection(&again, &[], &[]).unwrap();
     assert_eq!(selection.next, Some("a".parse().unwrap()));
 }
 

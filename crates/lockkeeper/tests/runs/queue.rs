@@ -106,9 +106,24 @@ fn many_that_were_called_off_do_not_hide_the_one_that_waits() {
     let all = RequestFilter { limit: 2_000, ..RequestFilter::default() };
     world.runs.bulk(&Bulk::Cancel { reason: None }, &all).unwrap();
     world.runs.submit(&script("young", "true"), None).unwrap();
-    let selection = queue::selection(&world.runs, &[]).unwrap();
+    let selection = queue::selection(&world.runs, &[], &[]).unwrap();
     assert_eq!(selection.next, Some("young".parse().unwrap()));
     assert!(!selection.passed_over.is_empty() && selection.passed_over.len() < 1_000);
+}
+
+/// Requirement 183. Nor do those that only a worker with a label executes.
+#[test]
+fn many_that_need_a_label_do_not_hide_the_one_that_can_run() {
+    let world = World::new();
+    let needs = || vec!["gpu".parse().unwrap()];
+    let special =
+        (0..300).map(|number| Request { needs: needs(), ..script(&format!("gpu{number}"), "true") });
+    world.runs.submit_all(&special.collect::<Vec<_>>(), None).unwrap();
+    world.runs.submit(&script("plain", "true"), None).unwrap();
+    let selection = queue::selection(&world.runs, &[], &[]).unwrap();
+    assert_eq!((selection.next, selection.passed_over.len()), (Some("plain".parse().unwrap()), 100));
+    let with_label = queue::selection(&world.runs, &needs(), &[]).unwrap();
+    assert_eq!(with_label.next, Some("gpu0".parse().unwrap()));
 }
 
 #[test]

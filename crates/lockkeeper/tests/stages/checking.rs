@@ -199,11 +199,45 @@ fn strict_files_take_warnings_as_errors() {
     assert_eq!(file(&format!("{text}validation: {{strict: true}}\n")).problems[0].level, Level::Error);
 }
 
+/// Requirements 203, 205. Real files say that too many at once is a warning.
 #[test]
-fn too_many_at_once_is_an_error_that_still_can_be_planned() {
-    let file = file("parallel_groups: {P1: [{id: a, agents: [x], max_concurrent: 5}]}\n");
-    assert_eq!((file.errors().count(), file.obstacles().count()), (1, 0));
-    assert_eq!(file.stages.phases[0].groups[0].slots(), 1);
+fn the_severity_of_a_check_decides_whether_it_refuses_a_file() {
+    let groups = "parallel_groups: {P1: [{id: a, agents: [x], max_concurrent: 5}]}\n";
+    let checked = |check: &str| file(&format!("{groups}validation: {{checks: [{check}]}}\n"));
+    assert_eq!(file(groups).problems[0].level, Level::Error);
+    assert_eq!(checked("{name: max_concurrent_valid, severity: ERROR}").problems[0].level, Level::Error);
+    let warned = checked("{name: max_concurrent_valid, severity: WARNING}");
+    assert_eq!((codes(&warned), warned.errors().count()), (vec![("MORE_THAN_AGENTS", 1)], 0));
+    assert_eq!(warned.stages.phases[0].groups[0].slots(), 1);
+    let unknown = checked("{name: max_concurrent_valid, severity: PURPLE}");
+    assert_eq!(unknown.unknown[0].value, "PURPLE");
+}
+
+/// Requirement 203. Without this check there would be no plan.
+#[test]
+fn a_severity_that_cannot_have_an_effect_is_told() {
+    let text = "parallel_groups: {P1: [{id: a, command: x, after: a}]}\n\
+        validation: {checks: [{name: no_circular_dependencies, severity: WARNING}]}\n";
+    let file = file(text);
+    assert_eq!(codes(&file), [("CYCLE", 1), ("NO_EFFECT", 2)]);
+    assert_eq!(file.problems[0].level, Level::Error);
+    assert!(file.problems[1].message.contains("no_circular_dependencies"), "{:?}", file.problems[1]);
+}
+
+/// Requirement 203. The one in `parallel_groups` counts.
+#[test]
+fn a_second_definition_of_a_group_is_told_with_its_line() {
+    let text = "parallel_groups: {P1: [{id: a, agents: [x], conflict_paths: [s.txt]}, {id: b, agents: [x], conflict_paths: [b]}]}\n\
+        workflow_phase_parallel:\n  P1:\n    parallel_groups:\n      - {group_id: b}\n      \
+        - {group_id: a, agents: [q1, q2], conflict_paths: [zz], depends_on: b}\n";
+    let file = file(text);
+    assert_eq!(codes(&file), [("NO_EFFECT", 6)]);
+    assert_eq!(
+        file.problems[0].message,
+        "`a` is defined in line 1 already, so this definition has no effect"
+    );
+    assert_eq!((file.errors().count(), file.stages.dependencies.len()), (0, 0));
+    assert_eq!(file.stages.phases[0].groups[0].agents.len(), 1);
 }
 
 #[test]

@@ -26,6 +26,6 @@ pub fn check(bytes: &[u8]) {
     // A group that waits for something that does not exist is refused, and nothing else is.
     let may_be_refused = file.problems.iter().any(|problem| problem.code == "UNKNOWN_GROUP");
     let all = planned.len() == file.stages.phases.len();
-    assert!(file.obstacles().next().is_some() || all || may_be_refused);
+    assert!(file.errors().next().is_some() || all || may_be_refused);
     assert!(!svg(&planned).is_empty() && !dot(&planned).is_empty());
 }

@@ -64,7 +64,7 @@ fn every_kind_of_downgrade_rule_is_understood() {
             &Trigger::Memory { above: 0.8 },
             &Trigger::RepeatedConflict { times: 2 },
             &Trigger::CriticalPath,
-            &Trigger::Network,
+            &Trigger::Network { count: 5 },
             &Trigger::Timeout { after: Some(Duration::from_secs(900)) },
         ]
     );
@@ -133,7 +133,7 @@ fn other_spellings_anchors_and_merge_keys_are_understood() {
     assert!(stages.autotune.as_ref().unwrap().value.enabled);
     assert_eq!(stages.downgrades[0].trigger, Trigger::LockTimeout { after: Some(Duration::from_secs(45)) });
     assert_eq!(stages.downgrades[1].trigger, Trigger::Load { above: 6.0, per_core: false });
-    assert_eq!(stages.downgrades[2].trigger, Trigger::Network);
+    assert_eq!(stages.downgrades[2].trigger, Trigger::Network { count: 1 });
 }
 
 #[test]

@@ -297,3 +297,48 @@ fn agents_that_fail_are_retried_where_a_rule_says_so() {
     stages.run("P1", &[]).code(0);
     assert_eq!(std::fs::read_to_string(stages.path("a.tries")).unwrap(), "x\nx\nx\n");
 }
+
+/// Requirements 126, 203. `网络操作超时>3次`, and what is not about the network does not count.
+#[test]
+fn network_failures_above_a_number_trigger_a_rule() {
+    let more = "downgrade_rules: [{name: net, trigger: 网络操作超时>1次, from: parallel, to: abort}]";
+    let stages = three("exit 7", more);
+    let document = stages.run("P1", &["--jobs", "1"]).code(1).json();
+    assert_eq!(rules(&stages), [rule("net", "abort")]);
+    assert_eq!((&document["stopped"], stages.logged("STARTED").len()), (&"rule net".into(), 2), "{document}");
+    assert_eq!(stages.logged("DOWNGRADED")[0]["reason"], "the network failed 2 times");
+    let other = three("exit 3", more);
+    other.run("P1", &["--jobs", "1"]).code(1);
+    assert_eq!((rules(&other), other.logged("STARTED").len()), (Vec::new(), 3));
+}
+
+/// Requirements 126, 203. An agent that another rule retries fails several times.
+#[test]
+fn each_attempt_of_an_agent_without_a_network_counts() {
+    let more = "downgrade_rules:\n  - {name: again, trigger: failure_threshold, to: retry_with_backoff, delay: 1ms, max_retries: 2}\n  \
+        - {name: net, trigger: network_error, threshold: 3, to: abort}";
+    let stages = three("exit 7", more);
+    stages.run("P1", &["--jobs", "1"]).code(1);
+    assert_eq!(rules(&stages), [rule("again", "2 retries"), rule("net", "abort")]);
+    assert_eq!(stages.logged("STARTED").len(), 1);
+}
+
+/// Requirement 203. `stages check` lists a metric that is not written.
+#[test]
+fn the_metrics_that_are_written_are_the_known_ones() {
+    let stages = three("true", "monitoring: {enabled: true, output_file: stats.jsonl}");
+    stages.run("P1", &[]).code(0);
+    let written: Value =
+        serde_json::from_str(&std::fs::read_to_string(stages.path("stats.jsonl")).unwrap()).unwrap();
+    let about_the_line = ["timestamp", "status", "session", "phase"];
+    let names = written.as_object().unwrap().keys().map(String::as_str);
+    let names: Vec<&str> = names.filter(|name| !about_the_line.contains(name)).collect();
+    assert!(names.contains(&"wall_seconds"), "{written}");
+    let text = std::fs::read_to_string(stages.path("STAGES.yml")).unwrap();
+    let metrics = format!("metrics: [{}, queue_depth_max]}}", names.join(", "));
+    std::fs::write(stages.path("STAGES.yml"), text.replace("output_file: stats.jsonl}", &metrics)).unwrap();
+    let checked = stages.world.json(&["stages", "check", "STAGES.yml"]);
+    let unknown: Vec<&Value> =
+        checked["unknown_keys"].as_array().unwrap().iter().map(|key| &key["value"]).collect();
+    assert_eq!(unknown, ["queue_depth_max"], "{checked}");
+}

@@ -241,9 +241,10 @@ impl Rows<'_> {
     fn blocked(&self, blocked: &Blocked) -> Why {
         let texts = self.texts;
         Why::plain(match blocked {
-            Blocked::Dependencies(requests) => {
-                let (before, after) =
-                    texts.why_after.split_once("{requests}").unwrap_or((texts.why_after, ""));
+            Blocked::Dependencies { unmet, failed } => {
+                let (text, requests) =
+                    if failed.is_empty() { (texts.why_after, unmet) } else { (texts.why_never, failed) };
+                let (before, after) = text.split_once("{requests}").unwrap_or((text, ""));
                 let links = requests.iter().map(Link::to_request).collect();
                 return Why { before: before.to_owned(), links, after };
             }

@@ -409,6 +409,8 @@ pub(super) struct Texts {
     pub(super) why_held: &'static str,
     /// Sentence: `{requests}`.
     pub(super) why_after: &'static str,
+    /// Why a request waits in vain: requests before it failed.
+    pub(super) why_never: &'static str,
     /// Sentence: `{span}`.
     pub(super) why_retry: &'static str,
     pub(super) why_next: &'static str,

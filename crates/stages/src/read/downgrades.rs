@@ -154,7 +154,7 @@ fn check_retry(
 ) {
     let Some(action) = action.filter(|_| *response == Response::Retry) else { return };
     let retries = match trigger {
-        Trigger::Network
+        Trigger::Network { .. }
         | Trigger::Failures { .. }
         | Trigger::CriticalPath
         | Trigger::Timeout { .. }

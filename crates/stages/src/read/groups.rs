@@ -109,9 +109,21 @@ pub(super) fn named_groups(entry: &Entry<'_>, at: usize, stages: &mut Stages, di
         };
         let Some(id) = id else {
             let Some(fields) = Fields::of(node, &path, diagnostics) else { continue };
+            let dependencies = stages.dependencies.len();
             let group = group(fields, node, &path, None, at, stages, diagnostics);
-            if !stages.phases[at].groups.iter().any(|known| known.id.value == group.id.value) {
-                stages.phases[at].groups.push(group);
+            let known = stages.phases[at].groups.iter().find(|known| known.id.value == group.id.value);
+            match known.map(|known| known.id.place.line) {
+                None => stages.phases[at].groups.push(group),
+                Some(line) => {
+                    stages.dependencies.truncate(dependencies);
+                    let id = &group.id;
+                    let message = format!(
+                        "`{}` is defined in line {line} already, so this definition has no effect",
+                        id.value
+                    );
+                    let hint = format!("change the one in line {line}, or give this group an id of its own");
+                    diagnostics.problem(Problem::warning("NO_EFFECT", id.place, message).with_hint(hint));
+                }
             }
             continue;
         };

@@ -5,9 +5,12 @@ use lockkeeper_formats::yaml::Node;
 use super::fields::{Entry, Fields, items};
 use super::rules::{action, known_action};
 use super::{Diagnostics, tuning};
-use crate::model::{ChecksOff, Stages, Validation};
+use crate::model::{ChecksOff, METRICS, Stages, Validation};
 use crate::place::Placed;
-use crate::problem::UnknownKey;
+use crate::problem::{Problem, UnknownKey};
+
+/// Of the checks that a file can name: the problems that prevent a plan.
+const NEEDED_BY_PLANS: [&str; 3] = ["BAD_PATTERN", "CYCLE", "BACKWARDS"];
 
 /// Reads the sections with settings.
 pub(super) fn read(fields: &mut Fields<'_>, stages: &mut Stages, diagnostics: &mut Diagnostics) {
@@ -105,7 +108,11 @@ fn monitoring(entry: &Entry<'_>, stages: &mut Stages, diagnostics: &mut Diagnost
         monitoring.output = diagnostics.text(&entry).map(|text| text.value);
     }
     if let Some(entry) = fields.take(&["metrics", "track"]) {
-        monitoring.metrics = diagnostics.texts(&entry).into_iter().map(|text| text.value).collect();
+        let known = |name: &str| METRICS.contains(&name);
+        for name in diagnostics.texts(&entry).into_iter().filter(|name| !known(&name.value)) {
+            let (path, value) = (entry.path.clone(), name.value);
+            diagnostics.unknown.push(UnknownKey { path, place: name.place, value });
+        }
     }
     for key in ["description", "format"] {
         fields.take(&[key]);
@@ -152,7 +159,7 @@ fn validation(entry: &Entry<'_>, diagnostics: &mut Diagnostics) -> Validation {
 }
 
 /// Reads a list of checks. A check that is switched off, or that is only a warning, does not refuse a file. The checks that a
-/// plan needs are always made.
+/// plan needs are always made, and always errors.
 fn checks(entry: &Entry<'_>, validation: &mut Validation, diagnostics: &mut Diagnostics) {
     for (path, node) in items(entry) {
         if let Some(name) = node.text() {
@@ -160,19 +167,46 @@ fn checks(entry: &Entry<'_>, validation: &mut Validation, diagnostics: &mut Diag
             continue;
         }
         let Some(mut fields) = Fields::of(node, &path, diagnostics) else { continue };
-        for key in ["description", "action", "severity"] {
+        for key in ["description", "action"] {
             fields.take(&[key]);
         }
+        let severity = fields.take(&["severity"]);
+        let only_warns = severity.is_some_and(|entry| is_warning(&entry, diagnostics));
         let enabled = fields.take(&["enabled"]).and_then(|entry| diagnostics.truth(&entry));
         let name = fields.take(&["name", "id"]).and_then(|entry| diagnostics.text(&entry));
         fields.finish(diagnostics);
-        let codes = name.map(|name| codes_of(&name.value, entry, node, diagnostics)).unwrap_or_default();
+        let codes =
+            name.as_ref().map(|name| codes_of(&name.value, entry, node, diagnostics)).unwrap_or_default();
+        if only_warns {
+            validation.only_warn.extend(codes);
+            if let Some(name) = name.filter(|_| codes.iter().any(|code| NEEDED_BY_PLANS.contains(code))) {
+                let message = format!(
+                    "{} finds what makes a plan impossible, so its severity has no effect",
+                    name.value
+                );
+                diagnostics.problem(Problem::warning("NO_EFFECT", name.place, message));
+            }
+        }
         if enabled.is_some_and(|truth| !truth.value) {
             match &mut validation.off {
                 ChecksOff::All => {}
                 ChecksOff::Some(off) => off.extend(codes),
                 off @ ChecksOff::None => *off = ChecksOff::Some(codes.to_vec()),
             }
+        }
+    }
+}
+
+/// Whether what a check finds is only a warning. Other severities leave it as it is.
+fn is_warning(entry: &Entry<'_>, diagnostics: &mut Diagnostics) -> bool {
+    let Some(severity) = diagnostics.text(entry) else { return false };
+    match severity.value.to_ascii_uppercase().as_str() {
+        "WARNING" | "WARN" | "MINOR" | "INFO" => true,
+        "FATAL" | "CRITICAL" | "ERROR" | "MAJOR" => false,
+        _ => {
+            let (path, value) = (entry.path.clone(), severity.value);
+            diagnostics.unknown.push(UnknownKey { path, place: severity.place, value });
+            false
         }
     }
 }

@@ -121,7 +121,7 @@ pub(super) fn trigger_of(
     let named =
         || rules.iter().find(|rule| text.contains(&rule.to_lowercase())).map(|rule| (*rule).to_owned());
     let trigger = match () {
-        () if has(NETWORK) => Trigger::Network,
+        () if has(NETWORK) => Trigger::Network { count: count().unwrap_or(1) },
         () if has(MEMORY_WORDS) => Trigger::Memory { above: memory(text, number).unwrap_or(MEMORY) },
         () if has(LOAD_WORDS) => match number.and_then(Compared::percent) {
             Some(share) => Trigger::Load { above: share, per_core: true },
@@ -191,7 +191,8 @@ mod tests {
             ("同一文件路径连续3次冲突", Trigger::RepeatedConflict { times: 3 }),
             ("repeated_conflict", Trigger::RepeatedConflict { times: 3 }),
             ("关键路径agent失败", Trigger::CriticalPath),
-            ("网络操作超时>3次", Trigger::Network),
+            ("网络操作超时>3次", Trigger::Network { count: 4 }),
+            ("network_error", Trigger::Network { count: 1 }),
             ("任务超时", Trigger::Timeout { after: None }),
         ];
         for (text, trigger) in cases {

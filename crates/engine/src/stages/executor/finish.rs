@@ -10,6 +10,7 @@ use lockkeeper_core::id::Name;
 use lockkeeper_core::plan::GroupState;
 use lockkeeper_core::retry::RetryPolicy;
 use lockkeeper_platform::signal::Signals;
+use lockkeeper_stages::METRICS;
 use serde_json::json;
 
 use super::{PhaseExecutor, TICK};
@@ -121,15 +122,15 @@ impl PhaseExecutor<'_> {
         // As its users write it, the path begins at the root of the repository.
         let log = ExecutionLog::of(Path::new(&self.options.dir).join(output), &self.id, &self.plan.phase);
         let count = |standing| outcome.standings.iter().filter(|one| **one == standing).count();
-        let line = [
-            ("groups", json!(outcome.standings.len())),
-            ("succeeded", json!(count(GroupState::Succeeded))),
-            ("failed", json!(count(GroupState::Failed))),
-            ("skipped", json!(count(GroupState::Skipped))),
-            ("wall_seconds", json!(outcome.wall.as_secs_f64())),
-            ("lock_wait_seconds", json!(outcome.waited.as_secs_f64())),
-            ("downgrades", json!(outcome.downgrades)),
+        let values = [
+            json!(outcome.standings.len()),
+            json!(count(GroupState::Succeeded)),
+            json!(count(GroupState::Failed)),
+            json!(count(GroupState::Skipped)),
+            json!(outcome.wall.as_secs_f64()),
+            json!(outcome.waited.as_secs_f64()),
+            json!(outcome.downgrades),
         ];
-        log.write("METRICS", fields(line))
+        log.write("METRICS", METRICS.into_iter().map(ToOwned::to_owned).zip(values).collect())
     }
 }

@@ -12,7 +12,7 @@ use lockkeeper_stages::{Downgrade, Fallback, Reduction};
 use serde_json::json;
 
 use super::{PhaseExecutor, PhaseListener};
-use crate::stages::downgrade_rules::{RuleAction, TriggerEvent, retry_rule, triggered};
+use crate::stages::downgrade_rules::{RuleAction, TriggerEvent, is_network_failure, retry_rule, triggered};
 use crate::stages::log::fields;
 use crate::stages::outcome::{State, Stopped};
 use crate::stages::phase_control::PhaseControl;
@@ -22,7 +22,7 @@ use crate::stages::{PhaseEvent, StageError};
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
 impl PhaseExecutor<'_> {
-    /// Counts a failed agent, and applies the rules for failures and timeouts.
+    /// Counts a failed agent, and applies the rules for failures, the network and timeouts.
     pub(super) fn count_failure(
         &self,
         run: &Run,
@@ -35,6 +35,11 @@ impl PhaseExecutor<'_> {
         }
         state.failures += 1;
         self.apply_rules(&TriggerEvent::Failures(state.failures), control, state, listener)?;
+        if run.ending().is_some_and(is_network_failure) {
+            state.network_failures += u64::from(run.attempt());
+            let event = TriggerEvent::Network(state.network_failures);
+            self.apply_rules(&event, control, state, listener)?;
+        }
         if run.reason() == Some(Reason::ExecutionTimeout) {
             let event = TriggerEvent::Timeout(run.timeout.unwrap_or_default());
             self.apply_rules(&event, control, state, listener)?;

@@ -54,6 +54,7 @@ impl<'c> PhaseExecutor<'c> {
             slots: bounds.filter(|_| !one_by_one).map_or(all, |bounds| bounds.min.max(1)),
             tuned: bounds.filter(|_| !one_by_one),
             failures: 0,
+            network_failures: 0,
             conflicts: HashMap::new(),
             conflicts_at: HashMap::new(),
             pause_until: None,

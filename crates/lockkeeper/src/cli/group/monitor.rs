@@ -12,7 +12,7 @@ use clap::Subcommand;
 use lockkeeper_engine::messages::{Language, Phrases};
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
-use lockkeeper_formats::group::{Folders, MonitorLock};
+use lockkeeper_formats::group::{Folders, MONITOR, MonitorLock, is_monitor};
 use lockkeeper_platform::process::Watch;
 use lockkeeper_platform::signal::{Signal, Signals};
 use lockkeeper_platform::tree::{Root, Stop, stop_tree};
@@ -22,10 +22,8 @@ use serde_json::json;
 
 use super::{recovery, setting};
 use crate::cli::context::Context;
-use crate::cli::print;
+use crate::cli::{print, table};
 
-/// The process name that `ps` shows.
-const NAME: &str = "deadlock_monitor";
 pub(super) const DEFAULT_INTERVAL: u64 = 60;
 const LOG: &str = "deadlock_monitor.log";
 /// A larger log is truncated when the monitor starts.
@@ -96,7 +94,7 @@ fn spawn(
     let log = open_log(folders).map_err(failed)?;
     let mut process = Process::new(std::env::current_exe().map_err(failed)?);
     process
-        .arg0(NAME)
+        .arg0(MONITOR)
         .args(["group", "monitor", "run", "--interval", &format!("{}ms", interval.as_millis())])
         .args(more)
         // The child inherits the lock, so it is never free in between.
@@ -150,6 +148,12 @@ fn stop(context: &Context, folders: &Folders) -> Result<Exit, Report> {
         print_result(context, "stopped", None, "group.monitor_none");
         return Ok(Exit::Done);
     };
+    if !is_monitor(&monitor) {
+        let (pid, command) = (monitor.process.pid, table::plain(&monitor.command));
+        let message = format!("process {pid} has the file of the monitor locked, and is none: {command}");
+        return Err(Report::new(Exit::Failed, "MONITOR_NOT_STOPPED", message)
+            .with_hint("nothing was stopped: end this process yourself if it has to end"));
+    }
     let root = Root::Process(monitor.process);
     let left = stop_tree(&Stop { root, grace: GRACE, mark: None });
     let left = left.map_err(|error| Report::of(Exit::Failed, "MACHINE", &error))?;
@@ -164,10 +168,10 @@ fn stop(context: &Context, folders: &Folders) -> Result<Exit, Report> {
 
 fn run_monitor(folders: &Folders, every: &Every) -> Result<Exit, Report> {
     let interval = every.span()?;
-    let has_name = std::env::args_os().next().is_some_and(|name| name == NAME);
+    let has_name = std::env::args_os().next().is_some_and(|name| name == MONITOR);
     if !has_name && let Ok(program) = std::env::current_exe() {
         // Only `exec` changes the name that `ps` shows.
-        let error = Process::new(program).arg0(NAME).args(std::env::args_os().skip(1)).exec();
+        let error = Process::new(program).arg0(MONITOR).args(std::env::args_os().skip(1)).exec();
         return Err(Report::of(Exit::Failed, "MONITOR_NOT_STARTED", &error));
     }
     let (_lock, in_background) = match MonitorLock::adopt(folders)? {

@@ -114,9 +114,8 @@ pub(super) fn cancel(context: &Context, args: &CancelArgs) -> Result<Exit, Repor
     if let Some(worker) = canceled.worker().filter(|_| is_executed(&canceled) && canceled.process().is_none())
     {
         let (id, worker) = (&canceled.id, table::plain(worker.as_str()));
-        print::talk(&format!(
-            "hint: {worker} claimed it from outside of Lockkeeper and has to end it; if {worker} is gone: `lockkeeper run mark {id} canceled`"
-        ));
+        let values = [("worker", &*worker), ("id", id.as_str())];
+        hint(context, &context.say("run.claimed_outside", &values));
     }
     Ok(Exit::Done)
 }
@@ -142,7 +141,8 @@ fn print_queued(context: &Context, run: &Run, again: &RunId) {
     if context.json {
         print::json(&json!({ "request_id": run.request.as_str(), "run_id": again.as_str() }));
     } else {
-        print::talk(&format!("queued again: {}", table::plain(run.request.as_str())));
+        let request = table::plain(run.request.as_str());
+        print::talk(&context.say("run.queued_again", &[("request", &request)]));
         print::data(&format!("{}\t{again}", run.request));
     }
 }
@@ -161,21 +161,17 @@ fn settle(context: &Context, runs: &Runs, run: Run) -> Result<Run, Report> {
     if let Some((_, user)) = unattended.out_of_reach.iter().find(|(id, _)| *id == run.id) {
         let id = &run.id;
         let (why, end) = match user {
-            Some(user) => (
-                format!(
-                    "{id} cannot be ended from here: its worker is gone, and its command belongs to user {user}"
-                ),
-                format!("`lockkeeper run cancel {id}` as that user or root ends it"),
-            ),
-            None => (
-                format!(
-                    "{id} cannot be judged from here: its worker is gone, and its processes are in another pid namespace"
-                ),
-                format!("`lockkeeper run cancel {id}` where they run, or on the host, ends it"),
-            ),
+            Some(user) => {
+                let values = [("id", id.as_str()), ("user", &*user.to_string())];
+                (context.say("run.of_user", &values), context.say("run.of_user_do", &values))
+            }
+            None => {
+                let values = [("id", id.as_str())];
+                (context.say("run.of_namespace", &values), context.say("run.of_namespace_do", &values))
+            }
         };
-        print::talk(&format!("warning: {why}"));
-        print::talk(&format!("hint: {end}"));
+        print::talk(&why);
+        hint(context, &end);
         return Ok(run);
     }
     let ends = unattended.gone.contains(&run.id)
@@ -199,6 +195,11 @@ fn print_run(context: &Context, runs: &Runs, run: &Run) {
     if context.json {
         print::json(&json!({ "run": RunView::new(run, runs.now().moment) }));
     } else {
-        print::talk(&format!("{} is {}", run.id, run.status()));
+        let values = [("id", run.id.as_str()), ("status", &*run.status().to_string())];
+        print::talk(&context.say("run.is", &values));
     }
+}
+
+fn hint(context: &Context, what: &str) {
+    print::talk(&format!("{}: {what}", context.say("hint", &[])));
 }

@@ -45,7 +45,7 @@ pub(super) fn run(context: &Context, which: &Which) -> Result<Exit, Report> {
     let leases = leases_for(context, std::iter::once((&view.run, request)))?;
     let log = runs.folder_of(&view.run.id).output().display().to_string();
     let elsewhere = match view.run.status() {
-        Status::Queued => Place::default().settings(context)?.held_elsewhere(request),
+        Status::Queued => Place::default().settings_to_look(context)?.held_elsewhere(request),
         _ => None,
     };
     if context.json {

@@ -7,6 +7,7 @@ use lockkeeper_core::id::{RequestId, RunId};
 use lockkeeper_core::run::transition::NEEDS_INPUT_CODE;
 use lockkeeper_core::run::{Ending, Reason, Run, Status};
 use lockkeeper_core::time::parse_span;
+use lockkeeper_engine::messages::Language;
 use lockkeeper_engine::open::OpenError;
 use lockkeeper_engine::report::{Exit, Report};
 use lockkeeper_engine::runs::Runs;
@@ -62,7 +63,8 @@ pub(in crate::cli) fn wait_for(
     let first = until.map_or(talks_at, |until| until.min(talks_at));
     let mut run = runs.wait_until(id, Some(first), Some(signals.as_fd()), is_over)?;
     if !is_over(&run) && talks_at <= Instant::now() {
-        print::talk(&format!("waiting for {}: {}", named(&run), state_of(context, runs, &run)?));
+        let state = state_of(context, runs, &run)?;
+        print::talk(&context.say("run.waiting", &[("id", &named(&run)), ("state", &state)]));
         run = runs.wait_until(id, until, Some(signals.as_fd()), is_over)?;
     }
     drop(rescue);
@@ -84,20 +86,22 @@ pub(in crate::cli) fn wait_for(
         return Ok(end.unwrap_or_else(|report| report.exit()));
     }
     if end.is_ok() && has_failed(&run) {
-        print::talk(&failure(runs, &run));
+        print::talk(&failure(context, runs, &run));
     }
     end
 }
 
 /// A run that failed, in one line: why, the last line of its output, and the command that shows all of it.
-fn failure(runs: &Runs, run: &Run) -> String {
+fn failure(context: &Context, runs: &Runs, run: &Run) -> String {
+    let reason = run.reason().unwrap_or(Reason::ExitCode);
+    let what = match (context.language(), run.ending()) {
+        (Language::En, ending) => reason_words(reason, ending),
+        (_, Some(ending)) => format!("{reason} {}", ending.exit_code()),
+        (_, None) => reason.to_string(),
+    };
+    let said = context.say("run.failed", &[("id", &named(run)), ("what", &what)]);
     let last_line = runs.last_line(run).map(|line| format!(": {}", table::plain(&line))).unwrap_or_default();
-    format!(
-        "{} failed: {}{last_line} (`lockkeeper run logs {}`)",
-        named(run),
-        run.reason().map_or_else(String::new, |reason| reason_words(reason, run.ending())),
-        typed(run)
-    )
+    format!("{said}{last_line} (`lockkeeper run logs {}`)", typed(run))
 }
 
 /// What a run does or waits for, in one line.
@@ -154,6 +158,7 @@ fn end_of(run: &Run) -> Result<Exit, Report> {
             Some(0) | None => {
                 let reason = run.reason().map_or("FAILED", Reason::as_str);
                 Err(Report::new(Exit::Failed, reason, format!("run {} failed: {reason}", named(run)))
+                    .explained_as("RUN_FAILED")
                     .with_hint(format!("`lockkeeper run show {}` tells what happened", typed(run)))
                     .with_context("run_id", run.id.as_str()))
             }

@@ -5,8 +5,9 @@ use lockkeeper_core::request::{Request, RequestStatus};
 use lockkeeper_core::run::{Ending, Reason, Run, Status};
 use lockkeeper_core::time::Moment;
 use lockkeeper_engine::Listing;
+use lockkeeper_engine::messages::{Language, Phrases};
 use lockkeeper_engine::report::Report;
-use lockkeeper_engine::runs::{Blocked, short_id};
+use lockkeeper_engine::runs::{Blocked, flags_for, never_starts, short_id};
 
 use crate::cli::context::Context;
 use crate::cli::{locks, print, table};
@@ -62,9 +63,13 @@ pub(in crate::cli) fn why(
 ) -> String {
     let mut parts = Vec::new();
     match blocked {
-        Some(Blocked::Dependencies(requests)) => {
-            let names: Vec<&str> = requests.iter().map(|request| request.as_str()).collect();
+        Some(Blocked::Dependencies { unmet, failed }) if failed.is_empty() => {
+            let names: Vec<&str> = unmet.iter().map(|request| request.as_str()).collect();
             parts.push(format!("after {}", names.join(", ")));
+        }
+        // Tables are English.
+        Some(Blocked::Dependencies { failed, .. }) => {
+            parts.push(Phrases::load(Language::En).put(&never_starts(failed)));
         }
         Some(Blocked::Retry(at)) => {
             parts.push(format!("attempt {} in {}", run.attempt() + 1, print::span(at.since(now))));
@@ -72,7 +77,9 @@ pub(in crate::cli) fn why(
         Some(Blocked::Position(0)) => parts.push("next".to_owned()),
         Some(Blocked::Position(ahead)) => parts.push(format!("{ahead} before it")),
         Some(Blocked::Behind(ahead)) => parts.push(format!("{ahead} or more before it")),
-        Some(Blocked::NoWorker) => parts.push("nobody works: start `lockkeeper work`".to_owned()),
+        Some(Blocked::NoWorker) => {
+            parts.push(format!("nobody works: start `lockkeeper work{}`", flags_for(request)));
+        }
         Some(Blocked::NoWorkerWith(labels)) => {
             let labels: Vec<&str> = labels.iter().map(|label| label.as_str()).collect();
             parts.push(format!("no worker with label {}", labels.join(", ")));

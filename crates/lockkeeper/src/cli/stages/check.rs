@@ -1,8 +1,9 @@
 //! `stages check`: lists all errors, warnings and unknown keys of a file.
 
+use lockkeeper_engine::messages::{Language, Phrases};
 use lockkeeper_engine::report::{Exit, Report};
+use lockkeeper_stages::File;
 use lockkeeper_stages::json::check_to_json;
-use lockkeeper_stages::{File, Level};
 
 use super::{load, problems};
 use crate::cli::context::Context;
@@ -28,16 +29,12 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         value["valid"] = passed.into();
         print::json(&value);
     } else {
+        let english = Phrases::load(Language::En);
         for problem in &file.problems {
-            print::data(&problems::render(&file, problem));
+            print::data(&problems::render(&file, problem, &english));
         }
         for key in &file.unknown {
-            let (path, value) = (table::plain(&key.path), table::plain(&key.value));
-            print::data(&format!(
-                "unknown key: {}:{}: {path} ({value})",
-                table::plain(&file.name),
-                key.place
-            ));
+            print::data(&problems::unknown(&file, key, &english));
         }
         print::data(&summary(&file));
     }
@@ -49,7 +46,6 @@ fn summary(file: &File) -> String {
         |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let stages = &file.stages;
     let groups: usize = stages.phases.iter().map(|phase| phase.groups.len()).sum();
-    let warnings = file.problems.iter().filter(|problem| problem.level == Level::Warning).count();
     let content = [
         counted(stages.phases.len(), "phase", "phases"),
         counted(groups, "group", "groups"),
@@ -59,7 +55,7 @@ fn summary(file: &File) -> String {
     ];
     let found = [
         counted(file.errors().count(), "error", "errors"),
-        counted(warnings, "warning", "warnings"),
+        counted(file.warnings().count(), "warning", "warnings"),
         counted(file.unknown.len(), "unknown key", "unknown keys"),
     ];
     format!("{}: {}; {}", table::plain(&file.name), content.join(", "), found.join(", "))

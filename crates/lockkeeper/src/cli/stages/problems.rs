@@ -1,27 +1,33 @@
 //! Rendering of a problem in a STAGES.yml: a sentence, the line with a caret below it, and a hint.
 
 use anstyle::{AnsiColor, Style};
-use lockkeeper_stages::{File, Level, Place, Problem};
+use lockkeeper_engine::messages::Phrases;
+use lockkeeper_stages::{File, Level, Place, Problem, UnknownKey};
 
 use crate::cli::table;
 
 /// At most this many characters of a line are shown: a file may have no line breaks.
 const MAX_SHOWN: usize = 100;
 
-/// Renders a problem.
-pub(super) fn render(file: &File, problem: &Problem) -> String {
-    let style = match problem.level {
-        Level::Error => AnsiColor::Red.on_default().bold(),
-        Level::Warning => AnsiColor::Yellow.on_default().bold(),
+/// Renders a problem. The sentences about it are English in every language.
+pub(super) fn render(file: &File, problem: &Problem, phrases: &Phrases) -> String {
+    let (style, key) = match problem.level {
+        Level::Error => (AnsiColor::Red.on_default().bold(), "stages.error"),
+        Level::Warning => (AnsiColor::Yellow.on_default().bold(), "warning"),
     };
-    let (word, message) = (problem.level, table::plain(&problem.message));
-    let mut text = format!("{style}{word}{style:#}: {message}\n");
-    text.push_str(&excerpt(file, problem.place, style));
-    if let Some(hint) = &problem.hint {
-        let style = AnsiColor::Cyan.on_default();
-        text.push_str(&format!("{style}hint{style:#}: {}\n", table::plain(hint)));
-    }
-    text
+    let line = |key, what: &str, style: Style| {
+        let line = phrases.fill(key, &[("what", &table::plain(what))]);
+        let (word, rest) = line.split_at(line.find([':', ' ']).unwrap_or(0));
+        format!("{style}{word}{style:#}{rest}\n")
+    };
+    let hint = problem.hint.as_deref().map(|hint| line("stages.hint", hint, AnsiColor::Cyan.on_default()));
+    line(key, &problem.message, style) + &excerpt(file, problem.place, style) + &hint.unwrap_or_default()
+}
+
+/// A key that is not known, in one line.
+pub(super) fn unknown(file: &File, key: &UnknownKey, phrases: &Phrases) -> String {
+    let [name, path, value] = [&file.name, &key.path, &key.value].map(|text| table::plain(text));
+    phrases.fill("stages.unknown_key", &[("what", &format!("{name}:{}: {path} ({value})", key.place))])
 }
 
 /// The position of the problem, and its line.

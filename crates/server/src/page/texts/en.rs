@@ -205,6 +205,7 @@ pub(super) const EN: Texts = Texts {
     no_part_do: "Run this once in the repository; agents then ask before each edit.",
     why_held: "Waits for {resource}, held by {owner} for {span}",
     why_after: "Comes after {requests}",
+    why_never: "Can never start: {requests} did not succeed",
     why_retry: "Next attempt in {span}",
     why_next: "Next in line",
     why_place: "{n} before it in line",

@@ -213,6 +213,7 @@ pub(super) const JA: Texts = Texts {
     no_part_do: "リポジトリで一度だけ次を実行すると、エージェントは編集の前に毎回確認します。",
     why_held: "{resource} を待っています（{owner} が {span} 保持中）",
     why_after: "{requests} の完了を待っています",
+    why_never: "開始できません: {requests} が成功していません",
     why_retry: "{span} 後に次の試行",
     why_next: "次に実行されます",
     why_place: "前に {n} 件あります",

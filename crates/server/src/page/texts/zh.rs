@@ -213,6 +213,7 @@ pub(super) const ZH: Texts = Texts {
     no_part_do: "在仓库中运行一次下面的命令，智能体便会在每次编辑前询问。",
     why_held: "等待 {resource}，由 {owner} 持有 {span}",
     why_after: "排在 {requests} 之后",
+    why_never: "永远无法开始：{requests} 未成功",
     why_retry: "{span} 后进行下一次尝试",
     why_next: "下一个执行",
     why_place: "前面还有 {n} 个",
