@@ -85,7 +85,7 @@ pub(crate) fn is_our_tool(name: &str) -> bool {
 
 /// The arguments of a tool call in the input of a hook.
 pub(crate) fn arguments_of(input: &[u8]) -> Map<String, Value> {
-    let input: Map<String, Value> = serde_json::from_slice(input).unwrap_or_default();
+    let input = crate::input::json(input).unwrap_or_default();
     let of_windsurf = || input.get("tool_info")?.get("mcp_tool_arguments");
     match input.get("tool_input").or_else(|| input.get("toolArgs")).or_else(of_windsurf) {
         Some(Value::Object(arguments)) => arguments.clone(),

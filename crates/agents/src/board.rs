@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use lockkeeper_core::record::Claim;
 use lockkeeper_core::resource::{Resource, Target};
-use lockkeeper_engine::open::{OpenError, has_store, open_engine_to_read};
+use lockkeeper_engine::open::{OpenError, has_store, lost_store, open_engine_to_read};
 use lockkeeper_engine::views::{AgentView, BoardView, WaitingView};
 use lockkeeper_engine::{Listing, WaiterEntry};
 use lockkeeper_platform::origin;
 use lockkeeper_platform::wall_clock::ClockOffset;
 
-use crate::hook_log::HookLog;
+use crate::hook_log::{HookLog, LOST_STORE};
 use crate::session::{Activity, Session, Sessions};
 
 /// How many incidents and failed calls are shown.
@@ -46,10 +46,12 @@ impl Board {
         }
         let here = origin::origin().map_err(OpenError::Machine)?;
         let sessions = Sessions::new(state).all(&here).map_err(OpenError::Machine)?;
-        let engine = has_store(state).then(|| open_engine_to_read(state)).transpose()?;
+        let is_lost = lost_store(state);
+        let engine = (has_store(state) && !is_lost).then(|| open_engine_to_read(state)).transpose()?;
         let listing = engine.map(|engine| engine.listing()).transpose()?;
         let incidents = HookLog::incidents(state).last(SHOWN);
-        let failed_open = HookLog::new(state).last(SHOWN);
+        let mut failed_open = HookLog::new(state).last(SHOWN);
+        failed_open.extend(is_lost.then(|| LOST_STORE.to_owned()));
         Ok(Self { incidents, failed_open, ..Self::new(sessions, listing.as_ref()) })
     }
 

@@ -14,6 +14,7 @@ mod index_lock;
 mod selection;
 mod staging;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -28,6 +29,7 @@ use thiserror::Error;
 use crate::caller::Caller;
 use crate::foreign::{Foreign, Others, holds, holds_in, shown, shown_path};
 use crate::git::{Git, GitError};
+use crate::session::Sessions;
 use crate::uncommitted::committed;
 use changes::{Changed, Kind, changes};
 use entry::{Made, between, made};
@@ -201,8 +203,15 @@ type Chosen<'c> = (Vec<&'c Changed>, Vec<(PathBuf, &'static str)>);
 /// Chooses from the changed paths those of the selection. Fails if one of them is in conflict, or if none is left.
 fn choose<'c>(request: &CommitRequest<'_>, changed: &'c [Changed]) -> Result<Chosen<'c>, CommitError> {
     let (mut chosen, mut left_out) = (Vec::new(), Vec::new());
-    let asked: Vec<&Changed> =
-        changed.iter().filter(|changed| request.selection.includes(&changed.path)).collect();
+    let all: BTreeSet<&Path> = changed.iter().map(|changed| changed.path.as_path()).collect();
+    let sessions = Sessions::new(request.state);
+    let has_written = |owner: &Owner, path: &Path| {
+        sessions.get(owner).is_some_and(|session| session.has_written(&request.git.root.join(path)))
+    };
+    let is_asked = |changed: &&Changed| {
+        request.selection.includes(&changed.path, |path| all.contains(path), has_written)
+    };
+    let asked: Vec<&Changed> = changed.iter().filter(is_asked).collect();
     for changed in &asked {
         let is_missing = || request.git.root.join(&changed.path).symlink_metadata().is_err();
         match changed.kind {
@@ -305,6 +314,7 @@ fn release(request: &CommitRequest<'_>, paths: &[PathBuf], index: &Path) -> Resu
     for owner in request.owners {
         released.extend(release_committed(
             request.engine,
+            request.state,
             owner,
             request.work_tree,
             &request.git.root,
@@ -318,6 +328,7 @@ fn release(request: &CommitRequest<'_>, paths: &[PathBuf], index: &Path) -> Resu
 /// Releases the claims of an agent to these paths, where the work tree is as committed. A file that was changed again stays claimed.
 pub(crate) fn release_committed(
     engine: &Engine,
+    state: &Path,
     owner: &Owner,
     work_tree: &str,
     root: &Path,
@@ -339,7 +350,14 @@ pub(crate) fn release_committed(
         .filter_map(path_of)
         .map(|pattern| pattern.literal_prefix().to_owned())
         .collect();
-    let clean = committed(root, &files, index).unwrap_or_default();
+    let session = Sessions::new(state).get(owner).unwrap_or_default();
+    // A committed file that has become a folder: only what the agent has written there is its work.
+    let counts = |claimed: &Path, changed: &Path| {
+        changed == claimed
+            || !paths.iter().any(|path| path == claimed)
+            || session.has_written(&root.join(changed))
+    };
+    let clean = committed(root, &files, index, &counts).unwrap_or_default();
     leases.retain(|lease| {
         lease.claim.targets().filter_map(path_of).all(|pattern| clean.contains(pattern.literal_prefix()))
     });

@@ -88,7 +88,7 @@ pub(crate) fn holds(lease: &Lease, path: &Path) -> bool {
 }
 
 /// The paths that a lease covers in exclusive mode.
-fn patterns_of(lease: &Lease) -> impl Iterator<Item = &Pattern> {
+pub(crate) fn patterns_of(lease: &Lease) -> impl Iterator<Item = &Pattern> {
     let exclusive = lease.claim.resources.iter().filter(|resource| resource.mode == Mode::Exclusive);
     exclusive.filter_map(|resource| match &resource.target {
         Target::Path(pattern) => Some(pattern),

@@ -78,8 +78,15 @@ impl GuardError {
     /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
-            Self::Global { .. } => "use git 2.54 or newer, or set core.hooksPath for this repository alone".to_owned(),
-            Self::Tracked(_) => "use git 2.54 or newer, or add this line to each of these hooks yourself: `lockkeeper git-hook EVENT \"$@\" || exit $?`".to_owned(),
+            Self::Global { .. } => {
+                "use git 2.54 or newer, or set core.hooksPath for this repository alone".to_owned()
+            }
+            Self::Tracked(_) => {
+                format!(
+                    "use git 2.54 or newer, or add this line to each of these hooks yourself: `{}`",
+                    files::shared_line()
+                )
+            }
             Self::Program(_) => "install the program at another path".to_owned(),
             Self::Git(_) => "check that git is installed, and that this is a work tree".to_owned(),
             Self::File { .. } => "check the permissions of the hooks folder".to_owned(),
@@ -103,7 +110,11 @@ pub fn install(repository: &Path, program: &str) -> Result<GuardState, GuardErro
             }
         }
         GuardPlace::Folder(folder) => {
-            refuse_foreign(&git, folder)?;
+            match refuse_foreign(&git, folder) {
+                // The project has the lines.
+                Err(GuardError::Tracked(_)) if now.is_complete() => return Ok(now),
+                refused => refused?,
+            }
             files::install(folder, program)?;
         }
     }

@@ -254,7 +254,15 @@ fn release(call: &GitCall<'_>, git: &Git, caller: &Caller) -> Result<(), Box<dyn
     let paths: Vec<PathBuf> = names(&git.run(None, &args, b"")?).into_iter().collect();
     let engine = open_engine(&call.location.state)?;
     for owner in owners {
-        release_committed(&engine, owner, &call.location.work_tree(), &git.root, &paths, None)?;
+        release_committed(
+            &engine,
+            &call.location.state,
+            owner,
+            &call.location.work_tree(),
+            &git.root,
+            &paths,
+            None,
+        )?;
     }
     Ok(())
 }

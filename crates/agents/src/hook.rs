@@ -24,14 +24,14 @@ use lockkeeper_core::liveness::{Proof, Voucher};
 use lockkeeper_core::record::{Claim, Lease};
 use lockkeeper_core::resource::Target;
 use lockkeeper_core::time::Moment;
-use lockkeeper_engine::open::OpenError;
+use lockkeeper_engine::open::{OpenError, lost_store};
 use lockkeeper_engine::under;
 use lockkeeper_platform::{holder_process, origin, wall_clock};
 use thiserror::Error;
 
 use crate::claims::{Settings, claim_of};
 use crate::deny_text::deny_text;
-use crate::hook_log::HookLog;
+use crate::hook_log::{HookLog, LOST_STORE};
 use crate::repository::{Wanted, locate, takes_part};
 use crate::session::{Activity, Session, Sessions};
 use crate::{Answer, Event, HookInput, Marks, Printed};
@@ -140,10 +140,14 @@ struct Hook<'a> {
 
 impl Hook<'_> {
     fn run(&self, stores: &mut Stores, plan: &Plan) -> Result<Answer, HookError> {
+        for store in stores.iter().filter(|store| lost_store(&store.state)) {
+            HookLog::new(&store.state).add_once(self.owner.as_str(), LOST_STORE);
+        }
         let known = stores.iter().next().and_then(|home| home.sessions.get(&self.owner));
         stores.add_known(&known.map(|session| session.elsewhere).unwrap_or_default());
         let goes_on = |task: &crate::BackgroundTask| self.owner.as_str().rsplit(':').next() != Some(&task.id);
         match self.input.event {
+            Event::SessionEnds if self.goes_on_elsewhere(stores)? => Ok(Answer::Pass),
             Event::SessionEnds => self.end_session(stores).map(|()| Answer::Pass),
             Event::SubagentEnds if self.owner.all_above().next().is_some() => {
                 self.end_subagent(stores).map(|()| Answer::Pass)
@@ -159,6 +163,18 @@ impl Hook<'_> {
             }
             _ => self.claim(stores, plan),
         }
+    }
+
+    /// Whether the session works on in another process, which has called later than this one: it was resumed there.
+    fn goes_on_elsewhere(&self, stores: &Stores) -> Result<bool, HookError> {
+        let own = self.proof()?;
+        let session = stores.iter().next().and_then(|home| home.sessions.get(&self.owner));
+        Ok(session.is_some_and(|session| {
+            let last = session.proof();
+            let is_other =
+                last.process().is_some() && own.process().is_some() && last.process() != own.process();
+            is_other && last.origin == own.origin && !session.is_gone(&own.origin)
+        }))
     }
 
     /// Removes the records of agents whose processes are gone, so that records do not pile up.
@@ -246,6 +262,7 @@ impl Hook<'_> {
             stays: settings.ticket,
             unrenewed: unrenewed.map(LeaseId).collect(),
             files: Vec::new(),
+            proof: proof.process().map(|_| proof.clone()),
         }
     }
 

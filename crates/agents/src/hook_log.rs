@@ -1,17 +1,21 @@
 //! Logs of hooks, of bounded size: calls that failed open in `<state>/hooks.log`, and files of others that were changed in
 //! `<state>/incidents.log`. One line each.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use lockkeeper_engine::open::lost_store;
+use lockkeeper_platform::fs::{NO_FOLLOW, NO_WAIT};
 use lockkeeper_platform::wall_clock::WallTime;
 
 use crate::quote::{cut, one_line};
 
 /// A log beyond this many bytes is renamed to `NAME.log.1`.
 const MAX_BYTES: u64 = 64 * 1024;
+/// What the log and the board say of a lease store that is gone.
+pub(crate) const LOST_STORE: &str = "the lease store is gone: leases.db is missing or empty, and with it all claims; who edits next has the files";
 /// How many of the last lines count as recent.
 const RECENT: usize = 20;
 /// The longest message, in characters.
@@ -43,6 +47,12 @@ impl HookLog {
         lines[lines.len().saturating_sub(most)..].to_vec()
     }
 
+    /// What the doctor shows: that the lease store is gone, else the last line, if it was written since then.
+    pub fn trouble(state: &Path, since: WallTime) -> Option<String> {
+        let last = || Self::new(state).last(1).pop().filter(|line| *line >= since.to_string());
+        lost_store(state).then(|| LOST_STORE.to_owned()).or_else(last)
+    }
+
     /// Appends a line, unless one of the last ones says the same.
     pub fn add_once(&self, who: &str, message: &str) {
         let text = format!(" {} {}", one_line(who), cut(&one_line(message), MAX_MESSAGE));
@@ -53,7 +63,7 @@ impl HookLog {
 
     /// Appends a line. A log that cannot be written stops nobody.
     pub fn add(&self, who: &str, message: &str) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.len() > MAX_BYTES) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.is_file() && meta.len() > MAX_BYTES) {
             let _ = fs::rename(&self.path, self.path.with_extension("log.1"));
         }
         let line =
@@ -62,8 +72,10 @@ impl HookLog {
             .append(true)
             .create(true)
             .mode(0o600)
-            .custom_flags(lockkeeper_platform::fs::NO_FOLLOW)
+            // A FIFO would hold up whoever opens or fills it.
+            .custom_flags(NO_FOLLOW | NO_WAIT)
             .open(&self.path);
-        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        let is_file = |file: &File| file.metadata().is_ok_and(|meta| meta.is_file());
+        let _ = file.ok().filter(is_file).map(|mut file| file.write_all(line.as_bytes()));
     }
 }

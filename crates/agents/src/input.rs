@@ -5,6 +5,7 @@
 
 mod event;
 mod fields;
+mod halves;
 
 use std::path::PathBuf;
 
@@ -86,6 +87,16 @@ pub struct HookInput {
     pub task: Option<String>,
 }
 
+/// Parses JSON, also with halves of characters in it.
+pub(crate) fn json(bytes: &[u8]) -> Result<Value, Unread> {
+    let error = match serde_json::from_slice(bytes) {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
+    };
+    let whole = halves::without_halves(bytes).and_then(|whole| serde_json::from_slice(&whole).ok());
+    whole.ok_or_else(|| Unread::NotJson(error.to_string()))
+}
+
 impl HookInput {
     /// Reads what a harness has written to the hook's standard input.
     ///
@@ -96,9 +107,7 @@ impl HookInput {
         if bytes.len() > MAX_BYTES {
             return Err(Unread::TooLong(bytes.len()));
         }
-        let value: Value =
-            serde_json::from_slice(bytes).map_err(|error| Unread::NotJson(error.to_string()))?;
-        let Value::Object(input) = value else { return Err(Unread::NoObject) };
+        let Value::Object(input) = json(bytes)? else { return Err(Unread::NoObject) };
         Self::of_object(&input, marks)
     }
 

@@ -146,6 +146,12 @@ impl Session {
         wrote.is_some_and(|wrote| wrote.at >= since) || self.calls.iter().any(open)
     }
 
+    /// Whether this agent is known to have written the file, or is about to.
+    pub(crate) fn has_written(&self, path: &std::path::Path) -> bool {
+        path.to_str().is_some_and(|path| self.wrote.contains_key(path))
+            || self.calls.iter().flat_map(|call| &call.paths).any(|open| open == path)
+    }
+
     /// Leases of names that later calls do not renew: those of git, and those that no call uses yet.
     pub(crate) fn unrenewed(&self) -> Vec<u64> {
         let brief = |call: &OpenCall| {

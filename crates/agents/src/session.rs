@@ -18,6 +18,7 @@ use lockkeeper_platform::{folder, process, random, wall_clock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::hook_log::HookLog;
 use crate::open_calls::{OpenCall, Wrote};
 
 /// How long a call waits for others that write a record.
@@ -161,7 +162,7 @@ impl Sessions {
 
     /// Reads one record.
     pub fn get(&self, owner: &Owner) -> Option<Session> {
-        read(&self.folder.join(file_name(owner)))
+        self.read(&self.folder.join(file_name(owner)))
     }
 
     /// Reads all records, the agent that was seen last first. Removes those of agents that are gone.
@@ -173,7 +174,7 @@ impl Sessions {
                 remove_leftover(&path);
                 continue;
             }
-            let Some(session) = read::<Session>(&path) else { continue };
+            let Some(session) = self.read::<Session>(&path) else { continue };
             if session.is_gone(here) {
                 // Another process may have removed it, or the folder is read-only in a sandbox: both do no harm.
                 let _ = fs::remove_file(&path);
@@ -189,7 +190,7 @@ impl Sessions {
     pub(crate) fn recorded<T: DeserializeOwned>(&self) -> io::Result<Vec<T>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
-            found.extend(read(&entry?.path()));
+            found.extend(self.read(&entry?.path()));
         }
         Ok(found)
     }
@@ -198,7 +199,7 @@ impl Sessions {
     pub fn update(&self, owner: &Owner, change: impl FnOnce(&mut Session)) -> io::Result<Session> {
         let _lock = self.lock()?;
         let path = self.folder.join(file_name(owner));
-        let mut session: Session = read(&path).unwrap_or_default();
+        let mut session: Session = self.read(&path).unwrap_or_default();
         if session.since == 0 {
             session.since = wall_clock::epoch_seconds();
         }
@@ -210,6 +211,26 @@ impl Sessions {
             let _ = fs::remove_file(&new);
         })?;
         Ok(session)
+    }
+
+    /// Reads a record. One that is damaged counts as missing, and the log of hooks says so: its agent is not on the board until its
+    /// next call writes the record again.
+    fn read<T: DeserializeOwned>(&self, path: &Path) -> Option<T> {
+        if path.extension().is_none_or(|extension| extension != "json") {
+            return None;
+        }
+        let meta = fs::symlink_metadata(path).ok()?;
+        let text = if meta.is_file() && meta.len() <= MAX_BYTES { fs::read(path) } else { Ok(Vec::new()) };
+        // Another process may have removed it just now.
+        let record = serde_json::from_slice(&text.ok()?).ok();
+        if let (None, Some(state), Some(name)) = (&record, self.folder.parent(), path.file_name()) {
+            let message = format!(
+                "the record agents/{} is damaged: its agent is not on the board until its next call",
+                name.to_string_lossy()
+            );
+            HookLog::new(state).add_once("-", &message);
+        }
+        record
     }
 
     /// Locks the folder: one process at a time changes records.
@@ -224,7 +245,7 @@ impl Sessions {
         let mut gone = vec![self.folder.join(file_name(owner))];
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
-            let below = read::<Session>(&path).and_then(|session| session.owner.parse::<Owner>().ok());
+            let below = self.read::<Session>(&path).and_then(|session| session.owner.parse::<Owner>().ok());
             if below.is_some_and(|below| owner.is_above(&below)) {
                 gone.push(path);
             }
@@ -247,15 +268,6 @@ fn remove_leftover(path: &Path) {
     if written.is_some_and(|at| wall_clock::epoch_seconds() - at > 60) {
         let _ = fs::remove_file(path);
     }
-}
-
-/// A record that cannot be read counts as missing: it protects nothing, and the next call writes it again.
-fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let meta = fs::symlink_metadata(path).ok()?;
-    if !meta.is_file() || meta.len() > MAX_BYTES {
-        return None;
-    }
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 /// The owner as a file name. Other characters than these are written as `%` and two digits for each byte.

@@ -21,7 +21,9 @@ use std::path::Path;
 use serde_json::Value;
 
 pub use command_line::stable_path;
-pub(crate) use command_line::{is_ours, of_program as user_command, shared as shared_command};
+pub(crate) use command_line::{
+    SHARED_PROGRAM, is_ours, of_program as user_command, shared as shared_command,
+};
 use entries::Layout;
 pub use folders::{Contents, Folders, Scope, SettingsFile};
 pub use packages::package;

@@ -8,6 +8,7 @@ mod arguments;
 mod compound;
 mod expand;
 mod outcome;
+mod parameter;
 mod parse;
 mod paths;
 mod programs;

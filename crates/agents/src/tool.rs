@@ -128,7 +128,10 @@ fn action(name: &str, arguments: &Map<String, Value>) -> Action {
         | "multi_replace_string_in_file"
         | "edit_notebook_file"
         | "create_new_jupyter_notebook"
-        | "edit_notebook" => edits(arguments),
+        | "edit_notebook"
+        | "editFiles"
+        | "createFile"
+        | "editNotebook" => edits(arguments),
         "str_replace_editor" | "str_replace_based_edit_tool" => {
             let views = arguments.get("command").and_then(Value::as_str) == Some("view");
             if views { Action::Reads } else { edits(arguments) }
@@ -139,8 +142,8 @@ fn action(name: &str, arguments: &Map<String, Value>) -> Action {
             text.map_or(Action::Unknown, |text| Action::Patches(text.to_owned()))
         }
         "Bash" | "Monitor" | "Shell" | "bash" | "shell" | "run_shell_command" | "run_in_terminal"
-        | "run_terminal_cmd" | "runTerminalCommand" | "local_shell" | "exec_command" | "shell_command"
-        | "unified_exec" => shell(arguments),
+        | "runInTerminal" | "run_terminal_cmd" | "runTerminalCommand" | "local_shell" | "exec_command"
+        | "shell_command" | "unified_exec" => shell(arguments),
         "Read"
         | "Glob"
         | "Grep"

@@ -8,8 +8,14 @@ use crate::worktree_status::OTHER_REPOSITORY;
 
 /// The paths among these that are as committed, or that git ignores. None if git cannot tell.
 ///
-/// Paths are relative to the root of the work tree. `index` is used instead of the common index.
-pub(crate) fn committed(root: &Path, paths: &[String], index: Option<&Path>) -> Option<BTreeSet<String>> {
+/// Paths are relative to the root of the work tree. `index` is used instead of the common index. `counts` tells whether a changed path
+/// below a claimed one is work of the claim.
+pub(crate) fn committed(
+    root: &Path,
+    paths: &[String],
+    index: Option<&Path>,
+    counts: &dyn Fn(&Path, &Path) -> bool,
+) -> Option<BTreeSet<String>> {
     let mut git = Command::new("git");
     git.arg("-C").arg(root).args(["--no-optional-locks", "--literal-pathspecs", "status"]);
     git.args(["--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--"]).args(paths);
@@ -22,8 +28,11 @@ pub(crate) fn committed(root: &Path, paths: &[String], index: Option<&Path>) -> 
     let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
     let changed: BTreeSet<&Path> = text.split('\0').filter_map(changed_path).map(Path::new).collect();
     // A claimed file may have become a folder.
-    let is_clean =
-        |path: &&String| !changed.range(Path::new(path)..).next().is_some_and(|at| at.starts_with(path));
+    let is_clean = |path: &&String| {
+        let claimed = Path::new(path);
+        let mut below = changed.range(claimed..).take_while(|at| at.starts_with(claimed));
+        !below.any(|at| counts(claimed, at))
+    };
     Some(paths.iter().filter(is_clean).cloned().collect())
 }
 

@@ -6,7 +6,7 @@ mod readers;
 use std::path::Path;
 
 use lockkeeper_agents::{
-    Answer, Entry, Event, Harness, HookInput, Marks, Place, Unread, Writes, patch_paths, quoted,
+    Action, Answer, Entry, Event, Harness, HookInput, Marks, Place, Unread, Writes, patch_paths, quoted,
     shell_writes, writes,
 };
 use proptest::prelude::*;
@@ -60,6 +60,25 @@ fn deep_huge_and_foreign_inputs_are_unread() {
     }
     let huge = vec![b' '; lockkeeper_agents::MAX_BYTES + 1];
     assert_eq!(HookInput::read(&huge, &marks()), Err(Unread::TooLong(huge.len())));
+}
+
+/// JavaScript writes a text that was cut within an emoji with half of its code.
+#[test]
+fn halves_of_characters_are_replaced() {
+    let with = |text: &str| CLAUDE.replace("echo x > a", text);
+    for half in
+        [r"\ud800", r"\uDC00", r"\ud83d\ud83d", r"\ude00\ud83d", r"\ud83dx", r"\ud83d\n", r"\ud83d\\udc00"]
+    {
+        let input = HookInput::read(with(&format!("echo '{half}' > a")).as_bytes(), &marks()).unwrap();
+        let Some(Action::Runs { command, .. }) = input.tool.map(|tool| tool.action) else { panic!("{half}") };
+        assert!(command.contains('\u{fffd}') && command.ends_with("' > a"), "{half}: {command}");
+    }
+    let whole = HookInput::read(with(r"echo \ud83d\ude00 \\ud800 > a").as_bytes(), &marks()).unwrap();
+    let Some(Action::Runs { command, .. }) = whole.tool.map(|tool| tool.action) else { panic!() };
+    assert_eq!(command, "echo \u{1f600} \\ud800 > a");
+    for junk in [r#"{"a":"\ud8"}"#, r#"{"a":"\ud800"#, r#"\ud800"#, r#"{"a":"\uzzzz\ud800"}"#] {
+        assert!(matches!(HookInput::read(junk.as_bytes(), &marks()), Err(Unread::NotJson(_))), "{junk}");
+    }
 }
 
 /// Each field once missing, and once of every other type: the input is unread, or the owner is still the same.
@@ -142,6 +161,52 @@ fn nesting_without_end_is_refused() {
             shell(&format!("{text}x{close} > a"));
         }
     }
+}
+
+/// Programs that run the rest of their arguments, one within the other.
+#[test]
+fn wrappers_within_wrappers_are_given_up() {
+    let wrappers = [
+        "env ",
+        "sudo ",
+        "doas ",
+        "nice ",
+        "ionice ",
+        "nohup ",
+        "setsid ",
+        "stdbuf -o0 ",
+        "timeout 1 ",
+        "flock x ",
+        "busybox ",
+        "chroot / ",
+        "unshare ",
+        "strace ",
+        "xargs ",
+        "watch -x ",
+        "find . -exec ",
+        "command ",
+        "builtin ",
+        "exec ",
+        "npx ",
+        "uv run ",
+        "lockkeeper exec x -- ",
+    ];
+    for wrapper in wrappers {
+        for count in [120, 500, 5_000] {
+            let found = shell(&format!("{}tee a.txt", wrapper.repeat(count)));
+            assert!(!found.unknown.is_empty(), "{count} times {wrapper:?}: {found:?}");
+        }
+    }
+    assert!(!shell(&format!("env {} tee a.txt", "-S".repeat(50_000))).unknown.is_empty());
+    for wrapper in &wrappers[..20] {
+        let found = shell(&format!("{}tee /repo/a.txt", wrapper.repeat(10)));
+        assert!(
+            found.paths.iter().any(|target| target.covers(Path::new("/repo/a.txt"))),
+            "{wrapper}: {found:?}"
+        );
+    }
+    // Each of these runs the next one twice.
+    assert!(!shell(&format!("{}tee a.txt", "find a b -exec ".repeat(60))).unknown.is_empty());
 }
 
 #[test]

@@ -75,6 +75,7 @@ fn table() -> Vec<(&'static str, String, Event, Does)> {
         ("copilot/bash", own(COPILOT), before(), Files(&["src/a.rs"])),
         ("copilot/own-keys", own(COPILOT), before(), Files(&["src/a.rs"])),
         ("copilot/vscode", own(COPILOT), before(), Files(&["a.ts", "b.ts"])),
+        ("copilot/vscode-edit-files", own(COPILOT), before(), Files(&["src/a.ts"])),
         ("copilot/subagent", own(COPILOT_CHILD), before(), Files(&["src/a.rs"])),
         ("copilot/mcp", own(COPILOT), before(), FilesAndMore(&["src/a.rs"])),
         ("copilot/stop", own(COPILOT), Event::TurnEnds, NoTool),

@@ -243,6 +243,11 @@ pub fn has_store(folder: &Path) -> bool {
     SqliteStore::exists(folder)
 }
 
+/// Whether there was a lease store whose leases are gone: its database is missing or empty. The next lease begins a new one.
+pub fn lost_store(folder: &Path) -> bool {
+    origin::origin().is_ok_and(|here| SqliteStore::is_lost(folder, &here.boot))
+}
+
 /// Makes a unique owner: `kind:pid.random`, with 64 random bits. The pid is not enough: every container has a process 1.
 pub fn unique_owner(kind: &str) -> io::Result<Owner> {
     let text = format!("{kind}:{}.{:016x}", std::process::id(), random::number()?);

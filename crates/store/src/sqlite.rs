@@ -166,6 +166,20 @@ impl SqliteStore {
         folder.join("leases.db").try_exists().unwrap_or(true)
     }
 
+    /// Whether there was a store in `folder` whose leases are gone: it has given numbers in this boot, and its database is missing
+    /// or empty. Before a new store gives its first number, its database has tables.
+    pub fn is_lost(folder: &Path, boot: &str) -> bool {
+        let is_empty = |name: &str| match fs::symlink_metadata(folder.join(name)) {
+            Ok(meta) => meta.is_file() && meta.len() == 0,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        let has_given = || {
+            let tokens = Tokens::open_to_read(folder, boot).ok()?;
+            tokens.last().ok()?.filter(|last| *last > 0)
+        };
+        is_empty("leases.db") && is_empty("leases.db-wal") && has_given().is_some()
+    }
+
     /// A connection that no other thread uses now.
     fn connection(&self) -> Result<Pooled<'_>, StoreError> {
         self.connections.take(Purpose::Write, || {

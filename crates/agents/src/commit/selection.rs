@@ -11,7 +11,7 @@ use lockkeeper_engine::Engine;
 use lockkeeper_engine::open::OpenError;
 use thiserror::Error;
 
-use crate::foreign::{holds, holds_in};
+use crate::foreign::{holds_in, patterns_of};
 use crate::git::Git;
 use crate::place::lexical;
 
@@ -73,10 +73,28 @@ impl Selection {
         }
     }
 
-    pub(super) fn includes(&self, path: &Path) -> bool {
+    /// Whether a path is to be committed. `is_changed` tells whether a path is itself among the changed ones, `has_written` whether an
+    /// agent has written a path.
+    pub(super) fn includes(
+        &self,
+        path: &Path,
+        is_changed: impl Fn(&Path) -> bool,
+        has_written: impl Fn(&Owner, &Path) -> bool,
+    ) -> bool {
+        // A file that became a folder: the agent's claim was on the file, and the folder may have files of others.
+        let was_file = |pattern: &Pattern| {
+            let claimed = Path::new(pattern.literal_prefix());
+            pattern.is_literal() && claimed != path && is_changed(claimed)
+        };
+        let claims = |lease: &Lease| {
+            let is_own = || lease.claim.agent.is_none() || has_written(&lease.claim.owner, path);
+            let counts = |pattern: &&Pattern| !was_file(pattern) || is_own();
+            let covers = |pattern: &Pattern| path.to_str().is_some_and(|path| pattern.matches(path));
+            patterns_of(lease).filter(counts).any(covers)
+        };
         match self {
             Self::Paths(paths) => paths.iter().any(|wanted| path.starts_with(wanted)),
-            Self::Claims(leases) => leases.iter().any(|lease| holds(lease, path)),
+            Self::Claims(leases) => leases.iter().any(claims),
         }
     }
 

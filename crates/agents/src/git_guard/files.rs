@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 
 use super::GuardError;
 use crate::git_hook::GitEvent;
+use crate::setup::SHARED_PROGRAM;
 
 /// How the line ends, so that it is found again.
 const MARK: &str = " # lockkeeper git guard";
+/// How the call of a program begins that is looked for in the search path.
+const SHARED_START: &str = "! command -v ";
 /// The second line of a hook that was not there before.
 const OWN: &str = "# Written by lockkeeper. `lockkeeper init --remove` takes it away.\n";
 /// Interpreters that understand the line.
@@ -30,6 +33,14 @@ fn script_line(program: &str, event: GitEvent) -> String {
     format!("{} </dev/null || exit 1{MARK}\n", call(program, event))
 }
 
+/// The line for hooks that everybody has, also those without this program. `EVENT` stands for the name of the hook.
+pub(super) fn shared_line() -> String {
+    let program = SHARED_PROGRAM;
+    format!(
+        "{{ {SHARED_START}{program} >/dev/null 2>&1 || {program} git-hook EVENT \"$@\" || [ $? -ne 1 ]; }} </dev/null || exit 1{MARK}"
+    )
+}
+
 /// Fails only if the program exits with 1. So a program that was removed, is too old or crashes stops nobody.
 fn call(program: &str, event: GitEvent) -> String {
     let program = format!("'{}'", program.replace('\'', r"'\''"));
@@ -38,8 +49,8 @@ fn call(program: &str, event: GitEvent) -> String {
 
 /// The program that a line or a command calls.
 pub(super) fn program(line: &str, event: GitEvent) -> Option<String> {
-    let (_, rest) = line.split_once("[ ! -x '")?;
-    let (program, call) = rest.split_once("' ] || ")?;
+    let (_, rest) = line.split_once("[ ! -x '").or_else(|| line.split_once(SHARED_START))?;
+    let (program, call) = rest.split_once("' ] || ").or_else(|| rest.split_once(" >/dev/null 2>&1 || "))?;
     call.contains(&format!("git-hook {} ", event.name())).then(|| program.replace(r"'\''", "'"))
 }
 
@@ -168,6 +179,9 @@ mod tests {
             assert_eq!(program(&command(path, event), event).as_deref(), Some(path));
             assert_eq!(program(&script_line(path, event), event).as_deref(), Some(path));
         }
+        let shared = shared_line().replace("EVENT", "pre-commit");
+        assert_eq!(program(&shared, GitEvent::PreCommit).as_deref(), Some("lockkeeper"));
+        assert_eq!(program(&shared, GitEvent::PostMerge), None);
         assert_eq!(program("echo git-hook pre-commit", GitEvent::PreCommit), None);
     }
 

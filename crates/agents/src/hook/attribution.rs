@@ -50,6 +50,12 @@ impl Hook<'_> {
                 None => self.lost_files(&store, since),
             };
             checks.retain(|path| !files.contains(path));
+            if let Some(file) = files.iter().find(|file| file.to_str().is_none()) {
+                let file = cut(&one_line(&file.to_string_lossy()), 160);
+                let message =
+                    format!("{file} is not UTF-8, so nobody can claim it: others may write it as well");
+                HookLog::new(&store.state).add_once(self.owner.as_str(), &message);
+            }
             if !files.is_empty() || !checks.is_empty() {
                 let others = self.others(&store);
                 self.attribute(stores, &store, call, (&files, &checks), &others)?;

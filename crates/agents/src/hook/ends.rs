@@ -75,7 +75,7 @@ impl Hook<'_> {
         let mut done = Vec::new();
         for (root, files) in by_tree {
             let paths: Vec<String> = files.iter().map(|(_, path)| path.clone()).collect();
-            let Some(clean) = committed(&root, &paths, None) else { continue };
+            let Some(clean) = committed(&root, &paths, None, &|_, _| true) else { continue };
             let of_tree = files.into_iter().filter(|(_, path)| clean.contains(path));
             done.extend(of_tree.map(|(lease, _)| lease.clone()));
         }

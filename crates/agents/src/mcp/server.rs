@@ -207,6 +207,7 @@ impl Visit<'_> {
             stays,
             unrenewed: Vec::new(),
             files: Vec::new(),
+            proof: None,
         })
     }
 }

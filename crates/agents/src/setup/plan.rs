@@ -15,6 +15,9 @@ use super::replace;
 use super::server::{with_server, without_server, words};
 use super::settings_text::{TextError, with_entries, without_entries};
 
+/// How often a change is worked out while other programs change the same file.
+const MAX_ATTEMPTS: usize = 50;
+
 /// Why a harness was not set up. Its file is as before.
 #[derive(Debug, Error)]
 pub enum SetUpError {
@@ -36,6 +39,7 @@ impl SetUpError {
     /// What the user can do about it.
     pub fn hint(&self) -> &'static str {
         match self {
+            Self::File(error) if replace::is_race(error) => "run `lockkeeper init` again",
             Self::File(_) => "make the file readable and writable, then run `lockkeeper init` again",
             Self::Text(TextError::Comment(..)) => "remove the comment, then run `lockkeeper init` again",
             Self::Text(TextError::OtherServer) => {
@@ -108,6 +112,7 @@ impl<'f> SetUp<'f> {
         let record = self.records.get(&name, path);
         let folders = record.as_ref().map(|record| record.folders.clone()).unwrap_or_default();
         let record = record.filter(|record| Some(&record.after) == before.as_ref());
+        let record = record.or_else(|| self.records.of_text(path, before.as_deref()?));
         let (former, after) = if is_plugin(file) {
             if before.as_deref().is_some_and(|text| !is_our_plugin(text)) {
                 return Err(SetUpError::Foreign);
@@ -144,7 +149,8 @@ impl<'f> SetUp<'f> {
         let mut changes = Vec::new();
         if let Some(before) = replace::read(path)? {
             let made_by_us = record.as_ref().is_some_and(|record| record.before.is_none());
-            let after = match record.filter(|record| record.after == before) {
+            let record = record.filter(|record| record.after == before);
+            let after = match record.or_else(|| self.records.of_text(path, &before)) {
                 Some(record) => Some(record.before),
                 None if is_plugin(file) => is_our_plugin(&before).then_some(None),
                 None => without(file, &before)?
@@ -155,6 +161,33 @@ impl<'f> SetUp<'f> {
         }
         changes.extend(self.exclusion(path, exclude::without_file)?);
         Ok(changes)
+    }
+
+    /// Adds our entries to a file, or removes them. Works the change out again if another program was faster, such as `init` in another
+    /// repository.
+    ///
+    /// # Errors
+    ///
+    /// As for [`SetUp::additions`] and [`SetUp::apply`].
+    pub fn change(
+        &self,
+        file: &SettingsFile,
+        removes: bool,
+        is_dry: bool,
+    ) -> Result<Vec<Change>, SetUpError> {
+        let mut attempts = MAX_ATTEMPTS;
+        loop {
+            let changes = if removes { self.removals(file) } else { self.additions(file) }?;
+            let applied = match is_dry {
+                true => Ok(()),
+                false => changes.iter().try_for_each(|change| self.apply(change, removes)),
+            };
+            attempts -= 1;
+            match applied {
+                Err(error) if attempts > 0 && replace::is_race(&error) => {}
+                applied => return Ok(applied.map(|()| changes)?),
+            }
+        }
     }
 
     /// Whether a file is as [`SetUp::additions`] would write it.
@@ -198,6 +231,7 @@ impl<'f> SetUp<'f> {
             (None, None) => {}
         }
         if let Some(name) = record.as_ref().filter(|_| removes) {
+            self.records.remove_all(file)?;
             self.records.remove(name)?;
         }
         Ok(())

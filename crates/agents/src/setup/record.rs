@@ -8,6 +8,7 @@ use lockkeeper_platform::access;
 use serde::{Deserialize, Serialize};
 
 use super::replace;
+use crate::repository::real_path;
 
 /// One file that was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +39,27 @@ impl Records {
         let text = replace::read(&self.path(name)).ok()??;
         let record: Record = serde_json::from_str(&text).ok()?;
         (record.file == file).then_some(record)
+    }
+
+    /// The record of the file behind this path by which it got this text, also under another name: two agents may have one file.
+    pub fn of_text(&self, file: &Path, text: &str) -> Option<Record> {
+        self.of_file(file).into_iter().map(|(_, record)| record).find(|record| record.after == text)
+    }
+
+    /// Removes all records of the file behind this path.
+    pub fn remove_all(&self, file: &Path) -> io::Result<()> {
+        self.of_file(file).iter().try_for_each(|(name, _)| self.remove(name))
+    }
+
+    fn of_file(&self, file: &Path) -> Vec<(String, Record)> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let names =
+            entries.filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".json")?.to_owned()));
+        let read = |name: String| {
+            let record: Record = serde_json::from_str(&replace::read(&self.path(&name)).ok()??).ok()?;
+            (real_path(&record.file)? == real_path(file)?).then_some((name, record))
+        };
+        names.filter_map(read).collect()
     }
 
     pub fn put(&self, name: &str, record: &Record) -> io::Result<()> {

@@ -30,9 +30,7 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
 /// Replaces the text of a file that has the text `before` now, or makes it. Returns the folders that were made for it.
 pub fn write(path: &Path, before: Option<&str>, text: &str) -> io::Result<Vec<PathBuf>> {
     // A dotfile is often a symlink into another folder: its target is what changes.
-    let path = real_path(path).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, "its path is not absolute, or too long")
-    })?;
+    let path = behind_links(path)?;
     let folder = path.parent().ok_or_else(|| io::Error::other("it has no folder"))?;
     let made = make_folders(folder)?;
     let meta = fs::metadata(&path).ok();
@@ -49,7 +47,7 @@ pub fn write(path: &Path, before: Option<&str>, text: &str) -> io::Result<Vec<Pa
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.sync_all()?;
         if read(&path)?.as_deref() != before {
-            return Err(io::Error::other("another program has just changed it; try again"));
+            return Err(changed());
         }
         fs::rename(&new, &path)?;
         // After a power cut the folder may otherwise have the old file. Not all file systems can do this.
@@ -63,14 +61,29 @@ pub fn write(path: &Path, before: Option<&str>, text: &str) -> io::Result<Vec<Pa
     written.map(|()| made)
 }
 
-/// Removes a file that has the text `before` now, and the folders that were made for it, if they are empty.
+/// Removes a file that has the text `before` now, and the folders that were made for it, if they are empty. A symlink to it stays.
 pub fn remove(path: &Path, before: &str, made: &[PathBuf]) -> io::Result<()> {
     if read(path)?.as_deref() != Some(before) {
-        return Err(io::Error::other("another program has just changed it; try again"));
+        return Err(changed());
     }
-    fs::remove_file(path)?;
+    fs::remove_file(behind_links(path)?)?;
     remove_folders(made);
     Ok(())
+}
+
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    real_path(path)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its path is not absolute, or too long"))
+}
+
+/// The text is not what it was when the change was worked out.
+fn changed() -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, "another program has just changed it")
+}
+
+/// Whether an error may come from another program that changed the file or its folder at the same time.
+pub fn is_race(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::NotFound)
 }
 
 /// Makes missing folders, with the access that the user's other folders have. Returns them, the innermost first.

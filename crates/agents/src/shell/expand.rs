@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use super::outcome::States;
+use super::parameter;
 use super::reader::{Input, Reader};
-use super::state::State;
-use super::syntax::{Command, Item, Kind, Piece, Redirect, Word};
+use super::state::{State, Values};
+use super::syntax::{Command, Form, Item, Kind, Piece, Redirect, Word};
 use super::value::{Mark, Marked, Value};
 use crate::place::join;
 
@@ -21,10 +22,26 @@ impl Reader<'_> {
         {
             return state.arguments.clone().unwrap_or_else(|| vec![Value::Unknown]);
         }
+        if let [Piece::Variable { name, quoted }] = word.without_empty().as_slice()
+            && let Some(array) = name.strip_suffix("[@]")
+        {
+            return state.array(array, *quoted);
+        }
         let words = self.combinations(word, state);
         self.spend(words.iter().map(|word| word.characters.len()).sum());
         let home = self.place.home;
-        words.into_iter().flat_map(|marked| marked.fields(home)).collect()
+        let only = |values: Values| match values.as_slice() {
+            [Value::Text(text)] => Some(text.clone()),
+            _ => None,
+        };
+        let folder = |name: &str| match name {
+            "" => home.and_then(Path::to_str).map(str::to_owned),
+            "+" => only(state.values("PWD")),
+            "-" => only(state.values("OLDPWD")),
+            // The home of another user.
+            _ => None,
+        };
+        words.into_iter().flat_map(|marked| marked.fields(&folder)).collect()
     }
 
     /// The values of a word that is one field: an assignment, a redirection.
@@ -48,14 +65,11 @@ impl Reader<'_> {
     /// What a command prints, as far as that is plain: `echo`, `printf '%s\n'`, `cat` of its input, `ls` of files, `find`.
     pub(super) fn printed(&mut self, command: &Command, state: &State, input: &Input) -> Input {
         let Kind::Simple { words, .. } = &command.kind else { return Input::Unknown };
-        let runs = |piece: &Piece| {
-            matches!(piece, Piece::Substitution { .. } | Piece::Process(_) | Piece::Opaque { .. })
-        };
         let prints = |word: &Word| matches!(word.plain(), Some("echo" | "printf" | "cat" | "ls" | "find"));
         let is_input =
             |redirect: &Redirect| matches!(redirect, Redirect::HereDocument(_) | Redirect::HereString(_));
         if !words.first().is_some_and(prints)
-            || words.iter().flat_map(|word| &word.0).any(runs)
+            || words.iter().flat_map(|word| &word.0).any(Piece::runs)
             || !command.redirects.iter().all(is_input)
         {
             return Input::Unknown;
@@ -108,8 +122,20 @@ impl Reader<'_> {
     /// Forgets the variables that an expansion of these words may change.
     pub(super) fn forget_changed<'w>(words: impl IntoIterator<Item = &'w Word>, state: &mut State) {
         for piece in words.into_iter().flat_map(|word| &word.0) {
-            if let Piece::Opaque { changes, .. } = piece {
-                changes.iter().for_each(|name| state.set(name, vec![Value::Unknown]));
+            match piece {
+                Piece::Opaque { changes, .. } => {
+                    changes.iter().for_each(|name| state.set(name, vec![Value::Unknown]));
+                }
+                Piece::Parameter { name, form: Form::Default { assigns: true, if_empty }, word, .. } => {
+                    let value = word.literal().map_or(Value::Unknown, Value::Text);
+                    state.set(name, parameter::default_of(state.values(name), &[value], *if_empty));
+                }
+                Piece::Plain(_)
+                | Piece::Quoted(_)
+                | Piece::Variable { .. }
+                | Piece::Parameter { .. }
+                | Piece::Substitution { .. }
+                | Piece::Process(_) => {}
             }
         }
     }
@@ -122,14 +148,17 @@ impl Reader<'_> {
             Piece::Opaque { lists, .. } => lists.iter().for_each(|list| {
                 self.list(list, States::one(state.clone()));
             }),
+            Piece::Parameter { word, .. } => self.evaluate(word, state),
             Piece::Plain(_) | Piece::Quoted(_) | Piece::Variable { .. } => {}
         }
     }
 
-    fn combinations(&mut self, word: &Word, state: &State) -> Vec<Marked> {
+    pub(super) fn combinations(&mut self, word: &Word, state: &State) -> Vec<Marked> {
         let mut words = vec![Marked::default()];
         for piece in &word.0 {
-            self.run_piece(piece, state);
+            if !matches!(piece, Piece::Parameter { .. }) {
+                self.run_piece(piece, state);
+            }
             let each = |words: &mut Vec<Marked>, add: &dyn Fn(&mut Marked)| words.iter_mut().for_each(add);
             match piece {
                 Piece::Plain(text) => each(&mut words, &|word| word.push_text(text, Mark::Plain)),
@@ -137,10 +166,11 @@ impl Reader<'_> {
                     word.quotes = true;
                     word.push_text(text, Mark::Quoted);
                 }),
-                Piece::Variable { name, quoted } => {
-                    let values = match name.as_str() {
-                        "@" | "*" => vec![state.joined_arguments()],
-                        name => state.values(name),
+                Piece::Variable { name, quoted } | Piece::Parameter { name, quoted, .. } => {
+                    let values = match piece {
+                        Piece::Parameter { form, word, .. } => self.parameter(name, *form, word, state),
+                        _ if matches!(name.as_str(), "@" | "*") => vec![state.joined_arguments()],
+                        _ => state.values(name),
                     };
                     // Another separator: the fields are not worked out.
                     let values = if !quoted && state.variables.contains_key("IFS") {

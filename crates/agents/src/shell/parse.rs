@@ -223,16 +223,14 @@ impl Parser<'_> {
             loop {
                 self.skip_blank_lines()?;
                 if self.eat(")") {
-                    return Ok(Some(Assignment { name, value: None, append, elements }));
+                    return Ok(Some(Assignment { name, value: None, append, elements, is_array: true }));
                 }
                 elements.push(self.word()?.ok_or(SyntaxError::Unclosed)?);
             }
         }
         let value = self.word()?.unwrap_or_default();
-        if is_element {
-            return Ok(Some(Assignment { name, value: None, append, elements: vec![value] }));
-        }
-        Ok(Some(Assignment { name, value: Some(value), append, elements: Vec::new() }))
+        let (value, elements) = if is_element { (None, vec![value]) } else { (Some(value), Vec::new()) };
+        Ok(Some(Assignment { name, value, append, elements, is_array: false }))
     }
 
     pub(super) fn skip_blanks(&mut self) {

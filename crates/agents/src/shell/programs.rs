@@ -126,6 +126,12 @@ impl Reader<'_> {
                     state.functions.remove(name);
                 }
             }
+            "read" if reads_line(call.arguments) => {
+                let name = arguments.operands.first().and_then(Value::text).unwrap_or_default();
+                let value = line_of(call.input, arguments.has(&["-r"]), &state);
+                state.set(name, vec![value]);
+                return Ok(Outcome::either(state));
+            }
             "read" | "mapfile" | "readarray" | "getopts" => {
                 for name in arguments.operands.iter().filter_map(Value::text) {
                     state.set(name, vec![Value::Unknown]);
@@ -256,6 +262,23 @@ impl Reader<'_> {
     /// Notes a write of each operand.
     pub(super) fn write_all(&mut self, operands: &[Value], state: &State, extent: Extent) {
         operands.iter().for_each(|operand| self.write(operand, state, extent));
+    }
+}
+
+/// `read NAME`, `read -r NAME`.
+fn reads_line(arguments: &[Value]) -> bool {
+    let texts: Option<Vec<&str>> = arguments.iter().map(Value::text).collect();
+    matches!(texts.as_deref(), Some([name] | ["-r", name]) if !name.starts_with('-'))
+}
+
+/// The value that `read NAME` or `read -r NAME` gets: the first line of a text, without the blanks around it.
+fn line_of(input: &Input, is_raw: bool, state: &State) -> Value {
+    match input {
+        Input::Text(text) if !state.variables.contains_key("IFS") => {
+            let line = text.lines().next().unwrap_or_default().trim_matches([' ', '\t']);
+            if is_raw || !line.contains('\\') { Value::Text(line.to_owned()) } else { Value::Unknown }
+        }
+        _ => Value::Unknown,
     }
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::outcome::{Outcome, States};
 use super::parse;
-use super::state::{Function, State};
+use super::state::{Function, State, Values};
 use super::syntax::{Assignment, Command, Item, Join, Kind, List, Piece, Redirect, Script, Word};
 use super::value::Value;
 use crate::place::Place;
@@ -14,10 +14,14 @@ use crate::writes::Writes;
 
 /// How many commands are read before the reader gives up. Each turn of a loop counts, and long words count more.
 const MAX_STEPS: usize = 5_000;
+const TOO_LONG: &str = "the script takes too many steps to follow";
 /// This many bytes of text count as one command.
 const STEP_BYTES: usize = 1_024;
-/// How deep lists may nest, also through functions, `eval` and `bash -c`.
+/// How deep commands may nest: lists, functions, and programs that run another command, such as `bash -c` and `env`.
 const MAX_DEPTH: usize = 100;
+
+/// A longer value of a variable is not followed, in bytes.
+const MAX_APPENDED: usize = 1 << 16;
 
 pub(super) struct Reader<'a> {
     pub(super) place: Place<'a>,
@@ -105,12 +109,33 @@ impl<'a> Reader<'a> {
 
     /// Reads something one level deeper.
     fn deeper(&mut self, states: States, read: impl FnOnce(&mut Self, States) -> Outcome) -> Outcome {
-        if self.depth >= MAX_DEPTH {
-            self.writes.not_known("the script nests too deeply to follow");
+        if !self.may_go_deeper() {
             return Outcome::either_of(states);
         }
         self.depth += 1;
         let outcome = read(self, states);
+        self.depth -= 1;
+        outcome
+    }
+
+    fn may_go_deeper(&mut self) -> bool {
+        if self.depth >= MAX_DEPTH {
+            self.writes.not_known("the script nests too deeply to follow");
+        } else if self.steps > MAX_STEPS {
+            self.writes.not_known(TOO_LONG);
+        }
+        self.depth < MAX_DEPTH && self.steps <= MAX_STEPS
+    }
+
+    /// Reads a command that a program runs, such as that of `env`, as one more step.
+    pub(super) fn inner(&mut self, words: &[Value], state: State, input: &Input) -> Outcome {
+        let Some((program, arguments)) = words.split_first() else { return Outcome::ok(state) };
+        self.steps += 1;
+        if !self.may_go_deeper() {
+            return Outcome::either(state);
+        }
+        self.depth += 1;
+        let outcome = self.program(program, arguments, state, input);
         self.depth -= 1;
         outcome
     }
@@ -128,7 +153,7 @@ impl<'a> Reader<'a> {
             outcome = Outcome { ok, failed, left };
             self.steps += begin.iter().count();
             if self.steps > MAX_STEPS {
-                self.writes.not_known("the script takes too many steps to follow");
+                self.writes.not_known(TOO_LONG);
                 return outcome.and(Outcome::either_of(begin));
             }
             let in_background = self.in_background;
@@ -171,7 +196,9 @@ impl<'a> Reader<'a> {
             let mut outcome = Outcome::default();
             for state in states.iter() {
                 let input = self.redirects(&command.redirects, state, input);
-                outcome = outcome.and(self.simple(assignments, words, state.clone(), &input));
+                let mut state = state.clone();
+                Self::forget_changed(command.redirects.iter().filter_map(Redirect::word), &mut state);
+                outcome = outcome.and(self.simple(assignments, words, state, &input));
             }
             return outcome;
         }
@@ -342,26 +369,30 @@ impl<'a> Reader<'a> {
         Self::forget_changed(words, &mut state);
         let mut saved = Vec::new();
         for assignment in assignments {
-            assignment.elements.iter().for_each(|word| self.evaluate(word, &state));
+            let elements: Vec<Value> =
+                assignment.elements.iter().flat_map(|word| self.fields(word, &state)).collect();
+            let name = assignment.name.as_str();
             let values = match &assignment.value {
                 Some(word) if !assignment.append => self.values(word, &state),
-                Some(word) => {
-                    self.evaluate(word, &state);
-                    vec![Value::Unknown]
-                }
+                Some(word) => appended(&state.values(name), &self.values(word, &state)),
                 None => vec![Value::Unknown],
             };
-            let before = state.variables.get(&assignment.name).cloned();
-            state.set(&assignment.name, values);
-            saved.push((assignment.name.as_str(), before));
+            let before = state.variables.get(name).cloned();
+            if assignment.is_array && !assignment.append {
+                state.set_array(name, &elements);
+            } else {
+                state.set(name, values);
+            }
+            // `declare -a NAME=(…)` holds from now on.
+            if !assignment.is_array {
+                saved.push((name, before));
+            }
             Self::forget_changed(&assignment.value, &mut state);
         }
         let Some((program, arguments)) = fields.split_first() else {
             // A substitution may fail.
-            let is_plain =
-                |piece: &Piece| matches!(piece, Piece::Plain(_) | Piece::Quoted(_) | Piece::Variable { .. });
             let mut values = assignments.iter().flat_map(|assignment| &assignment.value).chain(words);
-            let is_sure = values.all(|word| word.0.iter().all(is_plain));
+            let is_sure = values.all(|word| !word.0.iter().any(Piece::runs));
             return if is_sure { Outcome::ok(state) } else { Outcome::either(state) };
         };
         let mut outcome = self.program(program, arguments, state, input);
@@ -390,4 +421,27 @@ impl<'a> Reader<'a> {
         let left = std::mem::take(&mut outcome.left);
         outcome.and(Outcome::either_of(left))
     }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Values of a variable with other values behind them.
+fn appended(values: &[Value], more: &[Value]) -> Values {
+    let mut found = Values::new();
+    for value in values {
+        for end in more {
+            found.push(match (value, end) {
+                // Numbers are added up if the variable was declared so.
+                (Value::Text(text), Value::Text(end))
+                    if text.len() + end.len() <= MAX_APPENDED && !(is_number(text) && is_number(end)) =>
+                {
+                    Value::Text(format!("{text}{end}"))
+                }
+                _ => Value::Unknown,
+            });
+        }
+    }
+    found
 }

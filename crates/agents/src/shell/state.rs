@@ -33,6 +33,8 @@ pub(super) struct Function {
 
 /// A variable has at most this many possible values; more are not followed.
 const MAX_VALUES: usize = 8;
+/// An array of more words than this is not followed.
+const MAX_ELEMENTS: usize = 64;
 /// A script has at most this many variables; others are not followed.
 const MAX_VARIABLES: usize = 200;
 
@@ -77,6 +79,34 @@ impl State {
         if self.variables.len() < MAX_VARIABLES || self.variables.contains_key(name) {
             self.variables.insert(name.to_owned(), values);
         }
+        let of_array = |key: &String| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('['));
+        self.variables.retain(|key, _| !of_array(key));
+    }
+
+    /// Sets an array of plain words. An array with other words, or with too many, is not known.
+    pub(super) fn set_array(&mut self, name: &str, elements: &[Value]) {
+        let is_plain = elements.len() <= MAX_ELEMENTS
+            && self.variables.len() + elements.len() < MAX_VARIABLES
+            && elements.iter().all(|element| element.text().is_some_and(|text| !text.starts_with('[')));
+        self.set(name, elements.first().filter(|_| is_plain).into_iter().cloned().collect());
+        for (at, element) in elements.iter().enumerate().filter(|_| is_plain) {
+            self.variables.insert(format!("{name}[{at}]"), vec![element.clone()]);
+        }
+    }
+
+    /// The words of `"${NAME[@]}"`.
+    pub(super) fn array(&self, name: &str, quoted: bool) -> Vec<Value> {
+        let element = |at: usize| self.variables.get(&format!("{name}[{at}]"));
+        let mut words = Vec::new();
+        for values in (0..).map_while(element) {
+            match values.as_slice() {
+                [Value::Text(text)] if quoted || !text.contains([' ', '\t', '\n', '*', '?', '[']) => {
+                    words.push(Value::Text(text.clone()));
+                }
+                _ => return vec![Value::Unknown],
+            }
+        }
+        if words.is_empty() { vec![Value::Unknown] } else { words }
     }
 
     /// Gives variables back the values that they had.
@@ -84,7 +114,10 @@ impl State {
         for (name, before) in saved.iter().rev() {
             match before {
                 Some(values) => self.set(name, values.clone()),
-                None => drop(self.variables.remove(*name)),
+                None => {
+                    self.set(name, vec![Value::Unknown]);
+                    self.variables.remove(*name);
+                }
             }
         }
     }

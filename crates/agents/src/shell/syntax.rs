@@ -69,8 +69,10 @@ pub(super) struct Assignment {
     pub(super) value: Option<Word>,
     /// `+=`.
     pub(super) append: bool,
-    /// The words of an array; substitutions in them run.
+    /// The words of an array, or of one element; substitutions in them run.
     pub(super) elements: Vec<Word>,
+    /// `NAME=( … )`.
+    pub(super) is_array: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +87,16 @@ pub(super) enum Redirect {
     HereString(Word),
     /// `<<`, `<<-`: the number of the body in [`Script::bodies`].
     HereDocument(usize),
+}
+
+impl Redirect {
+    /// The word behind the operator.
+    pub(super) fn word(&self) -> Option<&Word> {
+        match self {
+            Self::Write(word) | Self::Copy(word) | Self::Read(word) | Self::HereString(word) => Some(word),
+            Self::HereDocument(_) => None,
+        }
+    }
 }
 
 /// A parsed command line.
@@ -105,8 +117,10 @@ pub(super) enum Piece {
     Plain(String),
     /// Quoted text: nothing is expanded.
     Quoted(String),
-    /// `$NAME`, `${NAME}`.
+    /// `$NAME`, `${NAME}`, `${NAME[0]}`, `${NAME[@]}`.
     Variable { name: String, quoted: bool },
+    /// `${NAME:-word}`, `${NAME%word}` and the like.
+    Parameter { name: String, quoted: bool, form: Form, word: Word },
     /// `$( … )` and backquotes.
     Substitution { list: List, quoted: bool },
     /// `<( … )`, `>( … )`.
@@ -114,6 +128,32 @@ pub(super) enum Piece {
     /// An expansion whose value the reader does not work out. Substitutions within it still run, and it may change variables:
     /// `$((i++))`, `${X:=a}`.
     Opaque { lists: Vec<List>, changes: Vec<String> },
+}
+
+/// How an expansion changes the value of a variable by its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `-`, `=`: the word, if the variable is not set. With a colon, also if it is empty.
+    Default { if_empty: bool, assigns: bool },
+    /// `+`: the word, if the variable is set; with a colon, if it is not empty.
+    Instead { if_empty: bool },
+    /// `#`, `##`: without what the pattern matches at the beginning.
+    WithoutBeginning { longest: bool },
+    /// `%`, `%%`: without what the pattern matches at the end.
+    WithoutEnd { longest: bool },
+}
+
+impl Piece {
+    /// Whether commands within it run, or it changes variables.
+    pub(super) fn runs(&self) -> bool {
+        match self {
+            Self::Substitution { .. } | Self::Process(_) | Self::Opaque { .. } => true,
+            Self::Parameter { word, form, .. } => {
+                matches!(form, Form::Default { assigns: true, .. }) || word.0.iter().any(Self::runs)
+            }
+            Self::Plain(_) | Self::Quoted(_) | Self::Variable { .. } => false,
+        }
+    }
 }
 
 impl Word {

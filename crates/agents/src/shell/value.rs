@@ -1,7 +1,5 @@
 //! Values of words: texts, patterns, or not known, with brace and tilde expansion.
 
-use std::path::Path;
-
 /// What one field of a command line is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
@@ -87,7 +85,9 @@ impl Marked {
     }
 
     /// The fields that the word becomes. Too many of them are one that is not known.
-    pub(super) fn fields(self, home: Option<&Path>) -> Vec<Value> {
+    ///
+    /// `folder` is the folder that `~` means with a name behind it, which may be empty.
+    pub(super) fn fields(self, folder: &dyn Fn(&str) -> Option<String>) -> Vec<Value> {
         if self.unknown {
             return vec![Value::Unknown];
         }
@@ -108,7 +108,7 @@ impl Marked {
                 if part.is_empty() && (several || !quotes) {
                     continue;
                 }
-                fields.push(field(part, home));
+                fields.push(field(part, folder));
             }
         }
         if fields.len() > MAX_FIELDS { vec![Value::Unknown] } else { fields }
@@ -187,18 +187,15 @@ fn sequence(inner: &[(char, Mark)]) -> Option<Alternatives> {
     (first <= last).then(|| (first..=last).map(|c| marked(c.to_string())).collect())
 }
 
-fn field(characters: &[(char, Mark)], home: Option<&Path>) -> Value {
+fn field(characters: &[(char, Mark)], folder: &dyn Fn(&str) -> Option<String>) -> Value {
     let mut text = String::new();
     let mut rest = characters;
     if let Some((('~', Mark::Plain), after)) = characters.split_first() {
-        match (after.first(), home.and_then(Path::to_str)) {
-            (None | Some(('/', _)), Some(home)) => {
-                text.push_str(home);
-                rest = after;
-            }
-            // The home of another user, or a home that is not known.
-            _ => return Value::Unknown,
-        }
+        let length = after.iter().position(|(character, _)| *character == '/').unwrap_or(after.len());
+        let name: String = after[..length].iter().map(|(character, _)| character).collect();
+        let Some(found) = folder(&name) else { return Value::Unknown };
+        text.push_str(&found);
+        rest = &after[length..];
     }
     // `@(a|b)` is a wildcard that the grammar of patterns does not have. The parser leaves no other parenthesis unquoted.
     if rest.contains(&('(', Mark::Plain)) {

@@ -1,7 +1,7 @@
 //! Parser for the words of a command line: quotes, variables, substitutions, arithmetic.
 
 use super::parse::{Parser, SyntaxError, parse_at_depth};
-use super::syntax::{List, Piece, Word};
+use super::syntax::{Form, List, Piece, Word};
 
 /// Pieces of one word while it is read.
 #[derive(Default)]
@@ -188,8 +188,10 @@ impl Parser<'_> {
             Some(b'{') => self.braced(pieces, quoted)?,
             Some(b'\'') if !quoted => {
                 self.at += 1;
-                let text = self.ansi_quoted()?;
-                pieces.quoted(&text);
+                match self.ansi_quoted()? {
+                    Some(text) => pieces.quoted(&text),
+                    None => pieces.push(Piece::Opaque { lists: Vec::new(), changes: Vec::new() }),
+                }
             }
             // `$"…"` is translated; the text is the same for programs.
             Some(b'"') if !quoted => {}
@@ -220,18 +222,15 @@ impl Parser<'_> {
         if self.eat(")") { Ok(list) } else { Err(SyntaxError::Unclosed) }
     }
 
-    /// Reads `${…}`. Only `${NAME}` is a variable that the reader works out.
+    /// Reads `${…}`. Forms whose value the reader does not work out are opaque.
     fn braced(&mut self, pieces: &mut Pieces, quoted: bool) -> Result<(), SyntaxError> {
         self.at += 1;
-        let fits = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        let length = self.rest().bytes().take_while(fits).count();
-        if length > 0 && self.rest()[length..].starts_with('}') {
-            let name = self.rest()[..length].to_owned();
-            self.at += length + 1;
+        let name = self.parameter();
+        if !name.is_empty() && self.eat("}") {
             pieces.push(Piece::Variable { name, quoted });
             return Ok(());
         }
-        let start = self.at;
+        let form = if name.is_empty() { None } else { self.form() };
         let mut inner = Pieces::default();
         loop {
             match self.peek().ok_or(SyntaxError::Unclosed)? {
@@ -240,6 +239,7 @@ impl Parser<'_> {
                 b'\'' if !quoted => {
                     self.at += 1;
                     let length = self.rest().find('\'').ok_or(SyntaxError::Unclosed)?;
+                    inner.quoted(&self.text[self.at..self.at + length]);
                     self.at += length + 1;
                 }
                 b'"' => {
@@ -248,60 +248,110 @@ impl Parser<'_> {
                 }
                 b'$' => self.deeper(|parser| parser.dollar(&mut inner, true))?,
                 b'`' => self.deeper(|parser| parser.backquote(&mut inner, true))?,
-                _ => self.copy(&mut inner, true),
+                _ => self.copy(&mut inner, false),
             }
         }
-        let text = &self.text[start..self.at];
-        let assigns = text[length.min(text.len())..].starts_with(":=")
-            || text[length.min(text.len())..].starts_with('=');
-        let mut piece = opaque(inner.finish());
-        if let (true, Piece::Opaque { changes, .. }) = (assigns, &mut piece) {
-            changes.push(text[..length].to_owned());
-        }
         self.at += 1;
-        pieces.push(piece);
+        let word = inner.finish();
+        pieces.push(match form {
+            Some(form) => Piece::Parameter { name, quoted, form, word },
+            None => opaque(word),
+        });
         Ok(())
     }
 
-    fn ansi_quoted(&mut self) -> Result<String, SyntaxError> {
-        let mut text = String::new();
+    /// The name of a parameter, also `NAME[0]` and `NAME[@]`.
+    fn parameter(&mut self) -> String {
+        let fits = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let start = self.at;
+        self.at += self.rest().bytes().take_while(fits).count();
+        if self.at > start && self.looking_at("[") {
+            let inside = &self.rest()[1..];
+            let length = inside.bytes().take(4).take_while(|byte| b"0123456789@*".contains(byte)).count();
+            if length > 0 && inside[length..].starts_with(']') {
+                self.at += length + 2;
+            }
+        }
+        self.text[start..self.at].to_owned()
+    }
+
+    /// The operator behind the name of a parameter, if it is one that the reader works out.
+    fn form(&mut self) -> Option<Form> {
+        let default = |if_empty, assigns| Form::Default { if_empty, assigns };
+        let forms = [
+            (":-", default(true, false)),
+            (":=", default(true, true)),
+            (":+", Form::Instead { if_empty: true }),
+            ("-", default(false, false)),
+            ("=", default(false, true)),
+            ("+", Form::Instead { if_empty: false }),
+            ("##", Form::WithoutBeginning { longest: true }),
+            ("#", Form::WithoutBeginning { longest: false }),
+            ("%%", Form::WithoutEnd { longest: true }),
+            ("%", Form::WithoutEnd { longest: false }),
+        ];
+        forms.into_iter().find(|(operator, _)| self.eat(operator)).map(|(_, form)| form)
+    }
+
+    /// Reads `$'…'`. None: bytes that are no text, or a NUL.
+    fn ansi_quoted(&mut self) -> Result<Option<String>, SyntaxError> {
+        let mut bytes: Vec<u8> = Vec::new();
+        let add = |bytes: &mut Vec<u8>, character: char| {
+            bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        };
+        let mut is_text = true;
         loop {
             let character = self.rest().chars().next().ok_or(SyntaxError::Unclosed)?;
             self.at += character.len_utf8();
             match character {
-                '\'' => return Ok(text),
+                '\'' => break,
                 '\\' => {
                     let escaped = self.rest().chars().next().ok_or(SyntaxError::Unclosed)?;
                     self.at += escaped.len_utf8();
                     match escaped {
-                        'n' => text.push('\n'),
-                        't' => text.push('\t'),
-                        '\\' | '\'' | '"' | '?' => text.push(escaped),
-                        'x' => text.push(self.code(16, 2)),
-                        'u' => text.push(self.code(16, 4)),
-                        'U' => text.push(self.code(16, 8)),
-                        '0'..='7' => {
-                            self.at -= 1;
-                            text.push(self.code(8, 3));
+                        'n' => add(&mut bytes, '\n'),
+                        't' => add(&mut bytes, '\t'),
+                        'r' => add(&mut bytes, '\r'),
+                        'a' => add(&mut bytes, '\x07'),
+                        'b' => add(&mut bytes, '\x08'),
+                        'e' | 'E' => add(&mut bytes, '\x1b'),
+                        'f' => add(&mut bytes, '\x0c'),
+                        'v' => add(&mut bytes, '\x0b'),
+                        '\\' | '\'' | '"' | '?' => add(&mut bytes, escaped),
+                        'x' | '0'..='7' => {
+                            self.at -= usize::from(escaped != 'x');
+                            let (base, most) = if escaped == 'x' { (16, 2) } else { (8, 3) };
+                            let byte = self.code(base, most).and_then(|code| u8::try_from(code & 0xff).ok());
+                            bytes.extend(byte);
+                            is_text &= byte.is_some_and(|byte| byte != 0);
                         }
-                        // Control characters are in no path that anybody writes to.
-                        _ => text.push('\u{fffd}'),
+                        'u' | 'U' => {
+                            let code = self.code(16, if escaped == 'u' { 4 } else { 8 });
+                            match code.and_then(char::from_u32).filter(|character| *character != '\0') {
+                                Some(character) => add(&mut bytes, character),
+                                None => is_text = false,
+                            }
+                        }
+                        // A control character by its letter, which is in no path that anybody writes to.
+                        'c' => is_text = false,
+                        _ => {
+                            add(&mut bytes, '\\');
+                            add(&mut bytes, escaped);
+                        }
                     }
                 }
-                _ => text.push(character),
+                _ => add(&mut bytes, character),
             }
         }
+        Ok(String::from_utf8(bytes).ok().filter(|_| is_text))
     }
 
     /// Reads the code of a character: at most this number of digits.
-    fn code(&mut self, base: u32, most: usize) -> char {
+    fn code(&mut self, base: u32, most: usize) -> Option<u32> {
         let digits: String =
             self.rest().chars().take(most).take_while(|digit| digit.is_digit(base)).collect();
         self.at += digits.len();
-        let code = u32::from_str_radix(&digits, base).ok();
-        // A code above these is one byte of a character.
-        let is_whole = |code: &u32| most > 3 || *code < 0x80;
-        code.filter(is_whole).and_then(char::from_u32).unwrap_or('\u{fffd}')
+        u32::from_str_radix(&digits, base).ok()
     }
 
     /// Reads a substitution in backquotes: its text is parsed once the escapes are taken off.
@@ -377,6 +427,13 @@ fn opaque(word: Word) -> Piece {
             Piece::Opaque { lists: inner, changes: names } => {
                 lists.extend(inner);
                 changes.extend(names);
+            }
+            Piece::Parameter { name, form, word, .. } => {
+                changes.extend(Some(name).filter(|_| matches!(form, Form::Default { assigns: true, .. })));
+                if let Piece::Opaque { lists: inner, changes: names } = opaque(word) {
+                    lists.extend(inner);
+                    changes.extend(names);
+                }
             }
             Piece::Plain(_) | Piece::Quoted(_) | Piece::Variable { .. } => {}
         }

@@ -11,6 +11,7 @@ pub use self::stopping::{end_session, hand_up, rest};
 use super::{Outcome, lease_to_join, line_up, new_lease, reap_dead, refresh};
 use crate::deadlock::Link;
 use crate::id::{LeaseId, Owner};
+use crate::liveness::Proof;
 use crate::overlay::Overlay;
 use crate::record::{Claim, Lease, Priority, Rank, Ticket};
 use crate::resource::{Key, KeyRange, Target};
@@ -38,6 +39,9 @@ pub struct AgentCall {
     /// Leases on a file that is there and is no folder: nothing can be below it. They are in the way of a check only if it is about
     /// the file itself.
     pub files: Vec<LeaseId>,
+    /// The process that calls. The files of the agent are tied to it from now on: one session may run in two processes, and one
+    /// of them may end. None: they stay as they are.
+    pub proof: Option<Proof>,
 }
 
 /// The outcome of a call.
@@ -133,14 +137,18 @@ fn renew_leases<E>(
                 arrived.extend(Some(lease).filter(|_| is_own));
                 continue;
             }
+            let proof =
+                call.proof.as_ref().filter(|_| is_own && is_file(&lease)).unwrap_or(&lease.claim.proof);
             let is_late = now.since(lease.heartbeat_at) > call.ttl.get() / RENEW_AFTER
                 || lease.claim.ttl != Some(call.ttl)
+                || *proof != lease.claim.proof
                 || lease.pickup_by.is_some();
             // The owner above learns at a call of its own that its turn has come.
             if !is_late || (!is_own && lease.pickup_by.is_some()) {
                 continue;
             }
-            let claim = Arc::new(Claim { ttl: Some(call.ttl), ..Claim::clone(&lease.claim) });
+            let proof = proof.clone();
+            let claim = Arc::new(Claim { ttl: Some(call.ttl), proof, ..Claim::clone(&lease.claim) });
             let renewed = Lease { claim, heartbeat_at: now, pickup_by: None, ..lease.clone() };
             if lease.pickup_by.is_some() {
                 arrived.push(renewed.clone());

@@ -312,3 +312,20 @@ fn a_claim_that_goes_up_keeps_its_age_and_has_no_ticket_name() {
     let found = world.decide(|overlay| lease::find_tickets(overlay, &"mine".parse().unwrap(), &named("c"))).0;
     assert_eq!(found, []);
 }
+
+/// A session that was resumed runs in two processes.
+#[test]
+fn files_are_tied_to_the_process_that_called_last() {
+    let mut world = World::new();
+    let _ = calls(&mut world, "a", &["x"]);
+    let _ = calls(&mut world, "a:sub", &["y"]);
+    let proof = ask("a").for_process(10).claim().proof.clone();
+    let resumed = AgentCall { proof: Some(proof), ..call("a", &[]) };
+    let _ = world.decide(|overlay| lease::agent_call(overlay, &resumed));
+    world.dead.insert(9);
+    let mut other = call("b", &["x", "y"]);
+    other.claims.iter_mut().for_each(|claim| claim.proof = ask("b").for_process(8).claim().proof.clone());
+    let (answer, _, _) = world.decide(|overlay| lease::agent_call(overlay, &other));
+    assert_eq!(answer.denied.len(), 1, "the sub-agent is gone with its process: {answer:?}");
+    assert_eq!(holders(&world, "x"), ["worker:a"]);
+}

@@ -22,6 +22,7 @@ fn call(owner: &str, claims: Vec<Claim>) -> AgentCall {
         stays: seconds(100),
         unrenewed: Vec::new(),
         files: Vec::new(),
+        proof: None,
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) fn call(owner: &str, paths: &[&str]) -> AgentCall {
         stays: seconds(100),
         unrenewed: Vec::new(),
         files: Vec::new(),
+        proof: None,
     }
 }
 

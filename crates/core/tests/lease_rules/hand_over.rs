@@ -20,6 +20,7 @@ fn calls(world: &mut World, owner: &str, paths: &[&str]) -> bool {
         stays: seconds(100),
         unrenewed: Vec::new(),
         files: Vec::new(),
+        proof: None,
     };
     world.decide(|overlay| lease::agent_call(overlay, &call)).0.denied.is_empty()
 }

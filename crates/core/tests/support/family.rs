@@ -50,6 +50,7 @@ impl Trial {
             stays: seconds(STAYS),
             unrenewed: Vec::new(),
             files: Vec::new(),
+            proof: None,
         };
         let had_cycle = self.model.has_cycle();
         let (answer, effects, _) = self.world.decide(|overlay| lease::agent_call(overlay, &call));

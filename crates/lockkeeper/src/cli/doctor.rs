@@ -1,11 +1,12 @@
 //! `doctor`: health checks of everything that locks depend on; the full pass also removes stale locks.
 
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use lockkeeper_agents::checkup::{Checkup, Health, check_up};
 use lockkeeper_agents::git_guard::{self, GuardError};
-use lockkeeper_agents::{Harness, takes_part};
+use lockkeeper_agents::{Harness, HookLog, takes_part};
 use lockkeeper_core::alert::DOWNGRADE_SPAN;
 use lockkeeper_engine::doctor::{Check, Diagnosis, Inputs, Opened, Pass, Status, examine};
 use lockkeeper_engine::messages::{Language, Phrases, Sentence, said};
@@ -18,6 +19,8 @@ use lockkeeper_platform::wall_clock::WallTime;
 use super::context::{Context, Globals};
 use super::{Verb, group, init, print, table, task};
 
+/// Lines of the log of hooks are shown for so long.
+const LOGGED_LATELY: Duration = Duration::from_secs(24 * 60 * 60);
 /// At most this many recovered locks of one check are printed.
 const MOST_LINES: usize = 20;
 
@@ -50,6 +53,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
     let mut diagnosis = diagnose(context, pass, &mut |id, position, total| line.show(id, position, total))?;
     diagnosis.checks.extend(agents(context));
     diagnosis.checks.extend(guard(context));
+    diagnosis.checks.extend(hook_log(context));
     line.clear();
     if context.json {
         print::json(&diagnosis.view());
@@ -153,6 +157,28 @@ fn guard(context: &Context) -> Option<Check> {
         problems: vec![problem],
         fixes: vec![fix],
         ..check
+    })
+}
+
+/// What hooks have logged since yesterday, or would log now.
+fn hook_log(context: &Context) -> Option<Check> {
+    let state = &context.location.state;
+    let since = WallTime::now().before(LOGGED_LATELY);
+    let line = takes_part(&context.location).then(|| HookLog::trouble(state, since)).flatten()?;
+    let detail = format!("hooks could not do all of their work; the last time: {line}");
+    let fix = format!(
+        "look at {}; after a day without a new line this check is silent",
+        state.join("hooks.log").display()
+    );
+    Some(Check {
+        id: "hook-log",
+        title: "hooks have checked all edits",
+        status: Status::Warn,
+        problems: vec![Sentence::from(&detail)],
+        fixes: vec![Sentence::from(&fix)],
+        detail,
+        fix: Some(fix),
+        recovered: Vec::new(),
     })
 }
 

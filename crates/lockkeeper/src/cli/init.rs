@@ -185,13 +185,7 @@ impl Args {
             files.reverse();
         }
         let outcome = |file: SettingsFile| {
-            let planned = if self.remove { set_up.removals(&file) } else { set_up.additions(&file) };
-            let result = planned.and_then(|changes| {
-                if !self.dry_run {
-                    changes.iter().try_for_each(|change| set_up.apply(change, self.remove))?;
-                }
-                Ok(changes)
-            });
+            let result = set_up.change(&file, self.remove, self.dry_run);
             FileOutcome { shown: folders.shown(&file.path), file, result }
         };
         let mut files: Vec<FileOutcome> = files.into_iter().map(outcome).collect();

@@ -1,5 +1,7 @@
 //! `note`: what an agent says that it does. Others read it on the board and in their deny messages.
 
+use std::io;
+
 use lockkeeper_engine::report::{Exit, Report};
 use serde_json::json;
 
@@ -36,12 +38,23 @@ impl Verb for Args {
         let owner = agent_owner::find(&context, &sessions, self.owner.as_deref())?.owner;
         let note = Some(self.text.trim().to_owned()).filter(|text| !text.is_empty());
         let noted = sessions.update(&owner, |session| session.note = note);
-        let session = noted.map_err(|error| Report::machine(&error))?;
+        let session = noted.map_err(|error| not_written(&error))?;
         if context.json {
             print::json(&json!({ "owner": owner.as_str(), "note": session.note }));
         } else {
             print::talk(&format!("noted for {owner}"));
         }
         Ok(Exit::Done)
+    }
+}
+
+fn not_written(error: &io::Error) -> Report {
+    let report = Report::machine(error);
+    match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => report.with_hint(
+            "nothing was changed; this process may not write to the state folder: let the sandbox write there, or use the MCP tool \
+             `note`, which runs outside of it",
+        ),
+        _ => report,
     }
 }

@@ -71,6 +71,7 @@ fn run(context: &Context, args: &Args) -> Result<Exit, Report> {
         stays: terms.ticket,
         unrenewed: Vec::new(),
         files: Vec::new(),
+        proof: None,
     };
     let engine = context.engine()?;
     let until = Instant::now() + span;

@@ -267,3 +267,23 @@ fn signing_is_that_of_git() {
     world.run(["commit", "-m", "x", "src/a.rs"]).code(0);
     assert!(git(&world, &["cat-file", "commit", "HEAD"]).contains("gpgsig -----BEGIN SSH SIGNATURE-----"));
 }
+
+/// An agent's claim is on a file. What others put into the folder that takes the file's place is not its work.
+#[test]
+fn a_claimed_file_that_became_a_folder_takes_only_claimed_files_along() {
+    let world = repository();
+    let agent = Agent::new(&world, "1");
+    agent.delete("src/a.rs");
+    agent.edit("src/a.rs/own", "own\n");
+    write(&world, "src/a.rs/other", "of a person\n");
+    agent.commit(&[]).code(0).says("committed 2 files, released 1 claim");
+    assert_eq!(last(&world), ["D src/a.rs", "A src/a.rs/own"]);
+    assert!(holders(&world, "src/a.rs").is_empty());
+    assert_eq!(git(&world, &["status", "--porcelain"]), "?? src/a.rs/other\n");
+    // A claim on a name that was free covers the folder that the agent makes there.
+    agent.claim("made");
+    write(&world, "made/one", "1\n");
+    write(&world, "made/two", "2\n");
+    agent.commit(&[]).code(0).says("committed 2 files, released 1 claim");
+    assert_eq!(last(&world), ["A made/one", "A made/two"]);
+}

@@ -295,3 +295,35 @@ fn git_2_54_runs_the_guard_from_its_settings() {
     guard(&world, "remove");
     assert_eq!(std::fs::read(world.path(".git/config")).unwrap(), config);
 }
+
+/// Tracked hooks are there for everybody, also where this program is not.
+#[test]
+fn the_line_for_tracked_hooks_stops_nobody_without_the_program() {
+    let world = repository();
+    write(&world, ".husky/pre-commit", "#!/bin/sh\nexit 0\n");
+    executable(&world.path(".husky/pre-commit"));
+    world.git_run(&["add", ".husky"]);
+    world.git_run(&["config", "core.hooksPath", ".husky"]);
+    let hint = world.run(["init", "claude"]).code(0).stderr();
+    let line = hint.split('`').nth(1).unwrap_or_else(|| panic!("no line in {hint}")).to_owned();
+    for event in
+        ["pre-commit", "prepare-commit-msg", "post-commit", "post-checkout", "post-merge", "post-rewrite"]
+    {
+        write(&world, &format!(".husky/{event}"), format!("#!/bin/sh\n{}\n", line.replace("EVENT", event)));
+        executable(&world.path(&format!(".husky/{event}")));
+    }
+    world.git_run(&["add", ".husky"]);
+    world.git_run(&["commit", "-q", "-m", "without the program"]);
+    assert!(guard(&world, "state").starts_with("6 hooks"), "{}", guard(&world, "state"));
+
+    let bin = world.beside("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink(world.program(), bin.join("lockkeeper")).unwrap();
+    let world = world.set("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    let (one, two) = (Agent::new(&world, "1"), Agent::new(&world, "2"));
+    one.edit("src/a.rs", "one\n");
+    two.edit("src/b.rs", "two\n");
+    let refused = Finished::of(&mut one.command("git", &["commit", "-q", "-a", "-m", "x"]));
+    refused.code(1).says("src/b.rs");
+    Finished::of(&mut one.command("git", &["commit", "-q", "-m", "x", "src/a.rs"])).code(0);
+}

@@ -203,3 +203,31 @@ fn a_pattern_is_denied_only_for_files_that_it_matches() {
     std::fs::create_dir(world.path("src/new")).unwrap();
     second.runs("rm -f **/*.js").is_denied();
 }
+
+/// The command that waits, the place in line and what to do stay, however long the path is.
+#[test]
+fn a_deny_of_a_long_path_still_says_what_to_do() {
+    let world = repository();
+    let session = "0f9b1c2d-3e4f-4a5b-8c6d-7e8f90a1b2c3";
+    let [first, second] = ["1", "2"].map(|end| format!("{}{end}", &session[1..]));
+    let (first, second) = (Agent::claude(&world, &first), Agent::claude(&world, &second));
+    first.run(&["note", "rename the classes of the whole module, and then their tests"]);
+    for folders in 1..24 {
+        let path = format!("{}/ConfigurationFactory.java", vec!["src/main/java/org"; folders].join("/"));
+        first.edit(&path).passes();
+        first.edit("src/z.rs").passes();
+        let answer =
+            second.tool("apply_patch", json!({ "command": patch(&[&path, "src/z.rs", "src/b.rs"]) }));
+        let reason = answer.is_denied();
+        assert!(reason.chars().count() <= 600, "{reason}");
+        assert!(reason.contains("ConfigurationFactory.java was not changed"), "{reason}");
+        assert!(reason.contains("number 1 in line"), "{reason}");
+        assert!(reason.contains("1 more") || reason.contains("src/z.rs is held as well"), "{reason}");
+        let start = format!("`{} wait --owner {} ", world.program(), second.owner());
+        assert!(reason.contains(&start), "{reason}");
+        let file = world.path(&path);
+        if file.as_os_str().len() < 240 {
+            assert!(reason.contains(&format!("{path}`")), "{reason}");
+        }
+    }
+}

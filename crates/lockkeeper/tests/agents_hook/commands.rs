@@ -1,6 +1,6 @@
 //! `wait`, `note` and `board`.
 
-use lockkeeper_testing::Started;
+use lockkeeper_testing::{Finished, Started, skip};
 use serde_json::json;
 
 use crate::agents::{Agent, holders, repository};
@@ -41,7 +41,13 @@ fn two_agents_that_wait_for_each_other_are_told() {
     first.edit("src/a.rs").passes();
     second.edit("src/b.rs").passes();
     first.edit("src/b.rs").is_denied();
-    assert!(second.edit("src/a.rs").is_denied().contains("waiting would never end"));
+    let answer = second.edit("src/a.rs");
+    let reason = answer.is_denied();
+    let file = world.path("src/b.rs").canonicalize().unwrap();
+    let way_out = format!("`{} commit --owner claude:2 -m MSG {}`", world.program(), file.display());
+    for part in ["would never end", "claude:1 waits for src/b.rs, which you hold", &way_out] {
+        assert!(reason.contains(part), "no {part:?} in {reason}");
+    }
     second.run(&["wait", "src/a.rs"]).code(75);
 }
 
@@ -135,4 +141,21 @@ fn an_agent_need_not_name_itself() {
         world.command("python3").args(["-c", &script]).env("CLAUDE_CODE_SESSION_ID", "c"),
     );
     ran.code(0).prints("0\n").says("noted for claude:c");
+}
+
+/// The folder of git is often read-only in a sandbox.
+#[test]
+fn a_note_in_a_read_only_repository_names_the_mcp_tool() {
+    let world = repository();
+    let claude = Agent::claude(&world, "c");
+    claude.edit("src/a.rs").passes();
+    let in_own_mounts = |line: &str| {
+        let line = format!("mount --bind .git .git && mount -o remount,bind,ro .git && {line}");
+        Finished::of(world.command("unshare").args(["-rm", "sh", "-c", &line]))
+    };
+    if !in_own_mounts("true").succeeded() {
+        return skip("mounts of its own");
+    }
+    let line = format!("exec '{}' note hi --owner claude:c", world.program());
+    in_own_mounts(&line).code(1).says("MCP tool `note`");
 }

@@ -89,3 +89,25 @@ fn a_session_ends_in_all_its_repositories() {
     claude.event("SessionEnd");
     assert!(holders(&other, "src/b.rs").is_empty());
 }
+
+/// A session that is resumed in a second terminal has two processes. The claims hold as long as the one that called last.
+#[test]
+fn a_session_in_two_processes_goes_on_when_the_first_one_ends() {
+    for is_killed in [true, false] {
+        let world = repository();
+        let (mut first, second) = (Agent::claude(&world, "c"), Agent::claude(&world, "c"));
+        first.edit("src/a.rs").passes();
+        second.edit("src/b.rs").passes();
+        if is_killed {
+            first.kill();
+        } else {
+            first.event("SessionEnd");
+        }
+        for path in ["src/a.rs", "src/b.rs"] {
+            Agent::claude(&world, "other").edit(path).is_denied();
+            assert_eq!(holders(&world, path), ["claude:c"], "{path}, killed: {is_killed}");
+        }
+        second.event("SessionEnd");
+        assert!(holders(&world, "src/a.rs").is_empty() && holders(&world, "src/b.rs").is_empty());
+    }
+}

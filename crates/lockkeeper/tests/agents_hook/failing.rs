@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use lockkeeper_testing::{World, is_root, skip};
+use lockkeeper_testing::{Finished, World, is_root, skip};
 use serde_json::json;
 
 use crate::agents::{Agent, log, repository};
@@ -173,7 +173,7 @@ fn a_torn_record_of_an_agent_is_written_again() {
     std::fs::write(world.path(".git/lockkeeper/agents/claude:c.json"), "{\"owner\":").unwrap();
     claude.edit("src/a.rs").passes();
     assert_eq!(world.json(&["board"])["agents"][0]["owner"], json!("claude:c"));
-    assert_eq!(log(&world), [""; 0]);
+    assert_eq!(log(&world).len(), 1, "{:?}", log(&world));
 }
 
 /// The log has a bounded size.
@@ -185,4 +185,82 @@ fn the_log_does_not_grow_for_ever() {
     send(world.lockkeeper(["hook"]), b"junk");
     assert!(std::fs::metadata(&path).unwrap().len() < 1_000);
     assert!(world.path(".git/lockkeeper/hooks.log.1").exists());
+}
+
+/// A store that is gone takes the claims of live agents with it. Nobody is denied for that, and everybody can see it.
+#[test]
+fn a_store_that_vanished_under_agents_is_said_everywhere() {
+    let damages: [fn(&World); 2] = [
+        |world| {
+            for name in ["leases.db", "leases.db-wal", "leases.db-shm"] {
+                let _ = std::fs::remove_file(world.path(&format!(".git/lockkeeper/{name}")));
+            }
+        },
+        |world| {
+            for name in ["leases.db-wal", "leases.db-shm"] {
+                let _ = std::fs::remove_file(world.path(&format!(".git/lockkeeper/{name}")));
+            }
+            std::fs::write(world.path(".git/lockkeeper/leases.db"), "").unwrap();
+        },
+    ];
+    for damage in damages {
+        let world = repository();
+        Agent::claude(&world, "new").edit("src/a.rs").passes();
+        assert_eq!(log(&world), [""; 0], "a new store is no lost one");
+        let first = Agent::claude(&world, "c");
+        first.edit("src/b.rs").passes();
+        damage(&world);
+        world.run(["board"]).code(0).says("the lease store is gone");
+        let second = Agent::claude(&world, "d");
+        second.edit("src/b.rs").passes();
+        let lines = log(&world);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("claude:d") && lines[0].contains("the lease store is gone"), "{lines:?}");
+        world.run(["board"]).code(0).says("the lease store is gone");
+        let doctor = world.run(["doctor"]).stdout();
+        assert!(doctor.contains("hook-log") && doctor.contains("the lease store is gone"), "{doctor}");
+        first.edit("src/b.rs").is_denied();
+        assert_eq!(log(&world).len(), 1);
+    }
+}
+
+/// Somebody may have put anything where the log is.
+#[test]
+fn a_log_that_is_a_fifo_holds_nobody_up() {
+    let world = repository();
+    for name in ["hooks.log", "incidents.log"] {
+        Finished::of(world.command("mkfifo").arg(world.path(&format!(".git/lockkeeper/{name}")))).code(0);
+    }
+    send(world.lockkeeper(["hook"]), b"{");
+    // Somebody reads it, who would get the line instead of the log.
+    let fifo = world.path(".git/lockkeeper/hooks.log");
+    let reader = reader_of(&fifo);
+    send(world.lockkeeper(["hook"]), b"{");
+    drop(reader);
+    world.run(["board"]).code(0);
+}
+
+/// Opens a FIFO to read without waiting for a writer.
+fn reader_of(fifo: &std::path::Path) -> std::fs::File {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::File::options().read(true).custom_flags(lockkeeper_platform::fs::NO_WAIT).open(fifo).unwrap()
+}
+
+/// Its agent is not on the board then, although others are denied by it.
+#[test]
+fn a_damaged_record_of_an_agent_is_logged_by_those_who_read_it() {
+    let world = repository();
+    Agent::claude(&world, "c").edit("src/a.rs").passes();
+    let holder = Agent::claude(&world, "h");
+    holder.edit("src/b.rs").passes();
+    let record = world.path(".git/lockkeeper/agents/claude:h.json");
+    std::fs::write(&record, "junk").unwrap();
+    Agent::claude(&world, "d").edit("src/b.rs").is_denied();
+    let lines = log(&world);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("claude:h.json") && lines[0].contains("damaged"), "{lines:?}");
+    world.run(["board"]).code(0).says("claude:h.json");
+    holder.edit("src/b.rs").passes();
+    assert!(world.run(["board"]).code(0).stdout().contains("claude:h"));
+    assert_eq!(log(&world).len(), 1, "once, not for each call");
 }

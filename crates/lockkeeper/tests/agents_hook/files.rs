@@ -81,3 +81,24 @@ fn the_repository_of_the_file_decides() {
     here.tool("Bash", both).is_denied();
     assert!(holders(&world, "src/b.rs").is_empty());
 }
+
+/// A name that is not UTF-8 has no pattern, so it cannot be claimed. Two such names must not count as one.
+#[test]
+fn a_name_that_is_not_utf_8_is_nobodys_and_is_logged() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = repository();
+    let (first, second) = (Agent::claude(&world, "1"), Agent::claude(&world, "2"));
+    let file = |byte: u8| world.path("src").join(std::ffi::OsStr::from_bytes(&[byte, b'.', b't']));
+    first.runs(r"printf x > src/$'\xff.t'").passes();
+    std::fs::write(file(0xff), "x").unwrap();
+    first.has_run(r"printf x > src/$'\xff.t'").passes();
+    assert_eq!(world.json(&["locks"])["leases"], json!([]));
+    let lines = crate::agents::log(&world);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("not UTF-8") && lines[0].contains("claude:1"), "{lines:?}");
+    for command in [r"printf x > src/$'\xfe.t'", r"printf x > src/$'\xff.t'"] {
+        second.runs(command).passes();
+        second.has_run(command).passes();
+    }
+    assert_eq!(crate::agents::log(&world).len(), 1, "once for a file that nobody else changed");
+}

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
+use lockkeeper_testing::Finished;
 use serde_json::Value;
 
 use crate::files::{ALL, in_home, repository, snapshot, text};
@@ -286,4 +287,59 @@ fn outside_of_a_repository_nothing_is_changed() {
     let output = command.current_dir(&elsewhere).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(snapshot(&world.home()).is_empty() && snapshot(&elsewhere).is_empty());
+}
+
+/// A dotfiles manager makes links before the files that they lead to.
+#[test]
+fn a_link_that_leads_nowhere_stays_and_the_file_behind_it_goes() {
+    let world = repository();
+    fs::create_dir_all(world.home().join(".codex")).unwrap();
+    fs::create_dir_all(world.home().join("dot")).unwrap();
+    symlink("../dot/hooks.json", world.home().join(".codex/hooks.json")).unwrap();
+    let before = snapshot(&world.home());
+    world.run(["init", "codex"]).code(0);
+    assert!(text(&world.home().join("dot/hooks.json")).contains("lockkeeper"));
+    world.run(["init", "--remove", "codex"]).code(0).prints("removed");
+    assert_eq!(snapshot(&world.home()), before);
+}
+
+/// Two agents whose settings are one file by a link.
+#[test]
+fn a_file_that_two_agents_share_by_a_link_gets_its_bytes_back() {
+    for order in [["gemini", "qwen"], ["qwen", "gemini"]] {
+        let world = repository();
+        in_home(&world, ".gemini/settings.json", "{\"x\":1}\n");
+        fs::create_dir_all(world.home().join(".qwen")).unwrap();
+        symlink("../.gemini/settings.json", world.home().join(".qwen/settings.json")).unwrap();
+        let before = snapshot(&world.home());
+        world.run(["init", "gemini", "qwen"]).code(0);
+        world.run(["init", "gemini", "qwen"]).code(0);
+        world.run([&["init", "--remove"][..], &order].concat()).code(0);
+        assert_eq!(snapshot(&world.home()), before, "{order:?}");
+    }
+}
+
+/// One user, several repositories: the settings are the same files.
+#[test]
+fn several_repositories_at_once_are_all_set_up() {
+    let world = repository();
+    in_home(&world, ".claude.json", "{\"numStartups\":3}");
+    let before = snapshot(&world.home());
+    for number in 0..8 {
+        world.git_run(&["init", "-q", &format!("repository{number}")]);
+    }
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let folder = world.path(&format!("repository{number}"));
+            let world = &world;
+            scope.spawn(move || {
+                let args = [&["init"][..], &ALL].concat();
+                Finished::of(world.lockkeeper(args).current_dir(folder)).code(0);
+            });
+        }
+    });
+    let args = ["init", "--remove", "claude", "codex"];
+    Finished::of(world.lockkeeper(args).current_dir(world.path("repository0"))).code(0);
+    Finished::of(world.lockkeeper(["init", "--remove"]).current_dir(world.path("repository1"))).code(0);
+    assert_eq!(snapshot(&world.home()), before);
 }

@@ -88,9 +88,34 @@ impl Reader<'_> {
                     self.write_all(arguments.operands.get(1..).unwrap_or_default(), state, file);
                 }
             }
+            "fallocate" => {
+                self.write_all(&parse(&["-l", "-o", "--length", "--offset"]).operands, state, file);
+            }
+            "iconv" => match parse(&["-o", "--output", "-f", "-t"]).value(&["-o", "--output"]) {
+                Some(output) => self.write(&output.clone(), state, file),
+                None => return false,
+            },
+            // It also writes files with names of its own, so the program stays unknown.
+            "cc" | "gcc" | "g++" | "c++" | "clang" | "clang++" | "rustc" | "ld" => {
+                self.compiled(call.arguments, state);
+                return false;
+            }
             _ => return false,
         }
         true
+    }
+
+    /// `-o FILE`, `-oFILE` of a compiler. Its other options are words: `-fno-common`.
+    fn compiled(&mut self, arguments: &[Value], state: &State) {
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let output = match argument.text().and_then(|text| text.strip_prefix("-o")) {
+                Some("") => rest.next().cloned().unwrap_or(Value::Unknown),
+                Some(output) => Value::Text(output.to_owned()),
+                None => continue,
+            };
+            self.write(&output, state, Extent::File);
+        }
     }
 
     /// `cp`, `mv`, `install`, `ln`, `rsync`: the destination, and for `mv` the sources.
@@ -247,8 +272,15 @@ impl Reader<'_> {
             "split" => (arguments.operands.get(1), "x"),
             _ => (arguments.value(&["-f", "--prefix"]), "xx"),
         };
+        // Two characters follow at least, unless their number is given.
+        let length = arguments.value(match call.name {
+            "split" => &["-a", "--suffix-length"],
+            _ => &["-n", "--digits"],
+        });
+        let length = length.map_or(Some(2), |length| length.text()?.parse().ok());
+        let end = "?".repeat(length.filter(|length| (1..=16).contains(length)).unwrap_or(1));
         let names = prefix.map_or(Some(usual), Value::text).map_or(Value::Unknown, |prefix| {
-            Value::Pattern(format!("{}*", crate::shell::value::escaped(prefix)))
+            Value::Pattern(format!("{}{end}*", crate::shell::value::escaped(prefix)))
         });
         self.write(&names, state, Extent::File);
     }

@@ -45,9 +45,7 @@ impl Reader<'_> {
                 _ => {}
             }
         }
-        if let Some((program, arguments)) = words.split_first() {
-            self.program(program, arguments, state.clone(), &Input::None);
-        }
+        self.inner(&words, state.clone(), &Input::None);
     }
 }
 

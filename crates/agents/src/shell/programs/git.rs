@@ -72,6 +72,7 @@ impl Git<'_> {
         let shows = |options: &[&str]| Arguments::parse(self.arguments, &[]).has(options);
         match (self.command, first) {
             (_, Some("--help")) => true,
+            ("stash" | "worktree" | "bisect" | "sparse-checkout", _) if self.asks_about_part() => true,
             (_, Some("-h")) => self.arguments.len() == 1,
             ("bisect", Some("log" | "terms" | "view" | "visualize" | "help")) => true,
             ("am" | "rebase", _) => shows(&["--show-current-patch"]),
@@ -79,6 +80,11 @@ impl Git<'_> {
             ("commit", _) => shows(&["--short", "--porcelain", "--long"]),
             _ => false,
         }
+    }
+
+    /// `git stash push --help`.
+    fn asks_about_part(&self) -> bool {
+        self.arguments.get(1).and_then(Value::text) == Some("--help")
     }
 }
 
@@ -232,14 +238,20 @@ impl Reader<'_> {
                 Some("drop" | "clear" | "create" | "store") => {
                     self.use_git(git, &[Stash], false, Staged::Nothing);
                 }
-                // `git stash push -- PATH…` takes only these.
-                _ => match arguments.before_dashes {
-                    Some(before) if before < arguments.operands.len() => {
-                        self.restore_paths(git, &arguments.operands[before..]);
-                        self.use_git(git, &[Index, Stash], false, Staged::Nothing);
+                // `git stash push PATH…` and `git stash -- PATH…` take only these.
+                _ => {
+                    let before = match first {
+                        Some("push") => Some(1),
+                        _ => arguments.before_dashes,
+                    };
+                    match before.and_then(|before| arguments.operands.get(before..)) {
+                        Some(paths) if !paths.is_empty() => {
+                            self.restore_paths(git, paths);
+                            self.use_git(git, &[Index, Stash], false, Staged::Nothing);
+                        }
+                        _ => self.use_git(git, &[Index, Stash], true, Staged::Nothing),
                     }
-                    _ => self.use_git(git, &[Index, Stash], true, Staged::Nothing),
-                },
+                }
             },
             "clean" => {
                 let arguments = Arguments::parse(git.arguments, &["-e", "--exclude"]);

@@ -117,7 +117,8 @@ impl Reader<'_> {
             if let Some((_, places)) = WRITING.iter().find(|(known, _)| called(known)) {
                 paths.extend(places.iter().map(|place| text(*place)));
             } else if OPENING.iter().any(|known| called(known)) {
-                paths.push(opened(&arguments, &variables));
+                let of_perl = unparenthesised(&tokens[at + 1..]);
+                paths.push(opened(&of_perl.unwrap_or(arguments), &variables));
             } else if SHELLS.iter().any(|known| called(known)) {
                 if let Some(line) = text(0) {
                     self.run_elsewhere(&line, state);
@@ -215,6 +216,22 @@ fn arguments(rest: &[Token]) -> Vec<&[Token]> {
     }
     arguments.push(&inside[begin..]);
     arguments
+}
+
+/// The arguments of perl's `open my $f, ">", "a" or die`. None: it is another call.
+fn unparenthesised(rest: &[Token]) -> Option<Vec<&[Token]>> {
+    use Token::{Name, Symbol};
+    if !matches!(rest, [Name(_), Symbol(','), ..] | [Name(_), Name(_), Symbol(','), ..]) {
+        return None;
+    }
+    let ends = |token: &Token| match token {
+        Symbol(';' | '\n' | ')' | '}' | '|') => true,
+        Name(name) => matches!(name.as_str(), "or" | "and" | "if" | "unless"),
+        _ => false,
+    };
+    let rest = &rest[..rest.len().min(MAX_TOKENS)];
+    let length = rest.iter().position(ends).unwrap_or(rest.len());
+    Some(rest[..length].split(|token| *token == Symbol(',')).collect())
 }
 
 /// The plain text that an argument is: `"a"`, a variable, `Path("a")`.

@@ -107,9 +107,9 @@ impl Reader<'_> {
                     options.value(&["-S", "--split-string"]).and_then(Value::text).and_then(split_words);
                 match words {
                     Some(words) => {
-                        let arguments =
-                            [words.into_iter().map(Value::Text).collect(), rest.to_vec()].concat();
-                        self.wrapper(&Call { arguments: &arguments, ..*call }, state);
+                        let env = vec![Value::Text(call.name.to_owned())];
+                        let words = words.into_iter().map(Value::Text).collect();
+                        self.inner(&[env, words, rest.to_vec()].concat(), own, call.input);
                     }
                     None => self.writes.not_known("env with a text that only env can split"),
                 }
@@ -175,13 +175,6 @@ impl Reader<'_> {
         }
         self.inner(rest, own, call.input);
         true
-    }
-
-    pub(super) fn inner(&mut self, words: &[Value], state: State, input: &Input) -> Outcome {
-        match words.split_first() {
-            Some((program, arguments)) => self.program(program, arguments, state, input),
-            None => Outcome::ok(state),
-        }
     }
 
     /// Programs that hand a text to a shell: `su -c`, `script -c`. False: another program.
