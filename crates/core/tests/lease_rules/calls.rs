@@ -84,7 +84,7 @@ fn changed_files_that_are_free_are_claimed_and_the_others_are_named() {
     let _ = calls(&mut world, &call("b", vec![file("b", "held"), file("b", "checked")]));
     let _ = calls(&mut world, &call("a", vec![file("a", "own")]));
     let claims = [file("a", "free"), file("a", "held"), file("a", "own")];
-    let checks = [file("a", "checked"), file("a", "nobody's")];
+    let checks = [file("a", "nobody's"), file("a", "checked")];
     let found = world.decide(|overlay| lease::attribute(overlay, &claims, &checks)).0;
     assert_eq!(found.granted.len(), 1);
     assert_eq!(holders(&world, "free"), ["worker:a"]);

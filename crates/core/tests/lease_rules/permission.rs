@@ -45,3 +45,28 @@ fn anybody_may_renew_but_only_a_caller_that_may_end_the_lease_may_shorten_it() {
         assert_eq!(permit(id, named("b"), ttl), !is_shorter, "{id} {ttl:?}");
     }
 }
+
+/// Invariant 7. The owner of a ticket takes it out of the line, and the next one behind it is served.
+#[test]
+fn only_the_owner_takes_a_ticket_out_of_the_line_unless_a_person_decides() {
+    let mut world = World::new();
+    let held = world.hold(ask("a").name("db"));
+    let first = world.queue(&ask("b").name("db"));
+    let second = world.queue(&ask("c").name("db"));
+    let third = world.queue(&ask("d").name("db"));
+    let withdraw = |world: &mut World, id, caller: Caller| {
+        world.decide(|overlay| lease::withdraw(overlay, id, &caller)).0.map(|ticket| ticket.id)
+    };
+    let (id, owner) = (first.id, first.claim.owner.clone());
+    assert_eq!(withdraw(&mut world, id, named("c")), Err(NotCurrent::NotTheWaiter { id, owner }));
+    assert!(world.waits(&first));
+    assert_eq!(withdraw(&mut world, id, named("b")), Ok(id));
+    assert!(!world.waits(&first));
+    assert_eq!(withdraw(&mut world, id, named("b")), Err(NotCurrent::NotInLine(id)));
+    let (removed, effects, _) = world.decide(|overlay| lease::remove_ticket(overlay, second.id));
+    assert_eq!(removed.map(|ticket| ticket.id), Some(second.id));
+    assert!(!effects.is_empty(), "the process that waits with it is woken");
+    assert!(world.decide(|overlay| lease::remove_ticket(overlay, second.id)).0.is_none());
+    world.release(&held);
+    assert!(world.holds(&third));
+}
