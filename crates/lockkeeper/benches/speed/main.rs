@@ -8,6 +8,7 @@ mod contention;
 mod floor;
 mod handoff;
 mod library;
+#[expect(dead_code, reason = "other benches use the rest")]
 mod measure;
 
 use std::process::ExitCode;
