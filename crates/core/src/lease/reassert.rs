@@ -40,10 +40,9 @@ pub(super) fn reassert<E>(
     if is_behind || !has_room_beside(overlay, &known.claim, since)? {
         return Ok(Err(NotCurrent::Unknown(known.id)));
     }
-    remove_ended_before(overlay, known)?;
+    remove_ended_before(overlay, known, since)?;
     let heartbeat_at = overlay.now().max(since);
-    // Its holder has picked it up, and would have stopped after a revocation.
-    let again = Lease { heartbeat_at, ..known.clone() };
+    let again = Lease { heartbeat_at, pickup_by: None, revoked: false, ..known.clone() };
     if let Some(ticket) = overlay.ticket(known.id)? {
         overlay.take_ticket(ticket);
     }
@@ -54,13 +53,13 @@ pub(super) fn reassert<E>(
 }
 
 /// Removes leases that must have ended before this one began, although the store has lost their ends: they exclude it, and their
-/// tokens are smaller. Their holders have sent no heartbeat since the store lost something: there would be no room beside them.
-fn remove_ended_before<E>(overlay: &mut Overlay<'_, E>, known: &Lease) -> Result<(), E> {
+/// tokens are smaller.
+fn remove_ended_before<E>(overlay: &mut Overlay<'_, E>, known: &Lease, since: Moment) -> Result<(), E> {
     for resource in &known.claim.resources {
         for lease in overlay.leases(&resource.target.key_range())? {
             let cannot_be_together =
                 excludes(resource, &lease.claim) && !lease.claim.gives_way_to(&known.claim);
-            if cannot_be_together && lease.token < known.token {
+            if cannot_be_together && lease.token < known.token && lease.heartbeat_at < since {
                 overlay.reap_lease(lease, Verdict::Expired);
             }
         }
@@ -76,7 +75,7 @@ pub fn wait_again<E>(
 ) -> Result<Outcome, E> {
     let is_there = overlay.ticket(known.id)?.is_some() || overlay.lease(known.id)?.is_some();
     if !is_there && silent_since(overlay, known.claim.proof.origin.session).is_some() {
-        overlay.put_ticket(None, known.clone());
+        overlay.put_ticket(None, Ticket { seen_at: overlay.now(), ..known.clone() });
     }
     check_ticket(overlay, known.id, terms)
 }

@@ -146,7 +146,7 @@ fn a_request_that_needs_a_label_is_not_next() {
     let listed = world.run(["--json", "queue", "list"]).code(0).json();
     let passed = json!([{ "request_id": "gpu", "reason": "NEEDS_LABEL" }]);
     assert_eq!((&listed["next"], &listed["passed_over"]), (&json!(null), &passed));
-    world.run(["queue", "list"]).code(0).prints("gpu  NEEDS_LABEL: ").says("nothing is ready");
+    world.run(["queue", "list"]).code(0).prints("gpu  it needs a label ").says("nothing is ready");
     let step = world.run(["--json", "queue", "run-next"]).code(0).json();
     assert_eq!((&step["next"], &step["passed_over"]), (&json!(null), &passed));
     world.run(["submit", "--id", "plain", "--", "true"]).code(0);

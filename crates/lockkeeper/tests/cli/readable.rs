@@ -164,7 +164,7 @@ fn lines_of_the_queue_have_short_ids_and_sentences() {
     assert!(said.contains(&logs) && said.contains("(`lockkeeper run logs ask`)"), "{said}");
     assert!(said.contains(&format!("{}: started", short(&run))), "{said}");
     let listed = world.run(["queue", "list"]).code(0).prints("ask  it waits for input");
-    let listed = listed.prints("child  a request that it depends on is not done");
+    let listed = listed.prints("child  can never start: ask did not succeed");
     let waited = world.run(["run", "wait", &run]).code(3).stderr();
     let failed = format!("{} failed: exit code 3: no such table (`lockkeeper run logs {0}`)\n", short(&run));
     assert_eq!(waited, failed);

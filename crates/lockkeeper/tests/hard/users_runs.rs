@@ -90,8 +90,9 @@ fn the_run_of_another_user_is_neither_canceled_nor_timed_out_while_its_command_l
         let begun = Instant::now();
         let (id, pid) = abandoned(&place, first, &["--timeout", "2s"]);
         until("its time is up", || begun.elapsed() > Duration::from_secs(3));
+        let short = id.rsplit('-').next().unwrap();
         let drained = run(&place, second, &["work", "--drain"]).code(1);
-        drained.says(&format!("{id} (of user {first})")).says("as that user or as root");
+        drained.says(&format!("{short} (of user {first})")).says("as that user or as root");
         let told = format!("belongs to user {first}");
         run(&place, second, &["run", "cancel", &id]).code(0).says(&told).says("as that user or root ends it");
         run(&place, second, &["work", "--drain"]);

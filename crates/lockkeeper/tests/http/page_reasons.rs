@@ -48,7 +48,10 @@ fn the_page_of_a_queued_run_says_why_it_is_queued_and_what_it_needs() {
     assert!(!page.contains("<dt>Attempt</dt>"), "{page}");
     let after = queue(&server, &json!({ "id": "a", "command": ["true"], "after": ["bad"] }));
     let page = browse(&server, &format!("/runs/{after}"));
-    assert_has(&page, &["Comes after <a href=\"/requests/bad\"", "<span class=\"badge bad\">failed</span>"]);
+    assert_has(
+        &page,
+        &["Can never start: <a href=\"/requests/bad\"", "<span class=\"badge bad\">failed</span>"],
+    );
     let gpu = queue(&server, &json!({ "id": "g", "command": ["true"], "needs": ["gpu"] }));
     let page = browse(&server, &format!("/runs/{gpu}"));
     assert_has(&page, &["<dt>Worker with label</dt>", "gpu"]);

@@ -30,6 +30,9 @@ fn a_holder_notices_that_the_server_was_set_back() {
     let Some(server) = PostgresServer::start() else { return };
     let team = Team::on(server.address(), "9s");
     let (one, other) = (team.machine(), team.machine());
+    one.world.run(["exec", "db", "--", "true"]).code(0);
+    // So many that the machines that ask meanwhile do not draw them again.
+    server.sql("SELECT setval('lockkeeper.numbers', 1000000)");
     let (holder, token) = hold(&one);
     server.sql(
         "BEGIN; DELETE FROM lockkeeper.record; DELETE FROM lockkeeper.key; DELETE FROM lockkeeper.part;

@@ -20,9 +20,7 @@ pub(super) struct Texts {
     pub(super) key: &'static str,
     /// The page of locks.
     pub(super) locks: &'static str,
-    /// Label of the choice.
     pub(super) language: &'static str,
-    /// Label of the choice.
     pub(super) theme: &'static str,
     /// Theme of the system.
     pub(super) theme_auto: &'static str,
@@ -48,45 +46,28 @@ pub(super) struct Texts {
     pub(super) longest_wait: &'static str,
     /// Number of leases whose holders are dead.
     pub(super) orphans: &'static str,
-    /// Heading.
     pub(super) holders: &'static str,
-    /// Heading.
     pub(super) waiters: &'static str,
-    /// Empty page.
     pub(super) nothing_held: &'static str,
     /// First step for a new user.
     pub(super) nothing_held_do: &'static str,
-    /// Empty list.
     pub(super) nobody_waits: &'static str,
-    /// Column heading.
     pub(super) lease: &'static str,
     /// Before the fencing token.
     pub(super) token: &'static str,
-    /// Column heading.
     pub(super) owner: &'static str,
-    /// Column heading.
     pub(super) holds: &'static str,
-    /// Column heading.
     pub(super) wants: &'static str,
-    /// Column heading.
     pub(super) state: &'static str,
-    /// Column heading.
     pub(super) since: &'static str,
-    /// Column heading.
     pub(super) heartbeat: &'static str,
-    /// Column heading.
     pub(super) ends_in: &'static str,
-    /// Column heading.
     pub(super) process: &'static str,
-    /// Column heading.
     pub(super) action: &'static str,
     /// Button that breaks a lease.
     pub(super) break_: &'static str,
-    /// Column heading.
     pub(super) ticket: &'static str,
-    /// Column heading.
     pub(super) position: &'static str,
-    /// Column heading.
     pub(super) why: &'static str,
     /// Starts a reason; the resource follows.
     pub(super) waits_for: &'static str,
@@ -97,7 +78,6 @@ pub(super) struct Texts {
     pub(super) behind: &'static str,
     /// Before the number of entries that are not shown.
     pub(super) more: &'static str,
-    /// Heading.
     pub(super) graph: &'static str,
     /// Explains the arrows.
     pub(super) graph_hint: &'static str,
@@ -125,15 +105,10 @@ pub(super) struct Texts {
     pub(super) logout: &'static str,
     /// Label of the field.
     pub(super) token_label: &'static str,
-    /// Column heading.
     pub(super) parameter: &'static str,
-    /// Column heading.
     pub(super) place: &'static str,
-    /// Column heading.
     pub(super) meaning: &'static str,
-    /// Heading.
     pub(super) body: &'static str,
-    /// Heading.
     pub(super) answers: &'static str,
     /// After the age of an event.
     pub(super) ago: &'static str,
@@ -145,27 +120,18 @@ pub(super) struct Texts {
     pub(super) activity: &'static str,
     /// The page of the doctor.
     pub(super) doctor: &'static str,
-    /// Heading.
     pub(super) requests: &'static str,
-    /// Column heading.
     pub(super) request: &'static str,
-    /// Column heading.
     pub(super) run: &'static str,
-    /// Heading.
     pub(super) runs: &'static str,
-    /// Heading.
     pub(super) events: &'static str,
-    /// Heading.
     pub(super) timeline: &'static str,
-    /// Heading.
     pub(super) output: &'static str,
     /// Empty output.
     pub(super) no_output: &'static str,
-    /// Empty page.
     pub(super) no_requests: &'static str,
     /// First step for a new user.
     pub(super) no_requests_do: &'static str,
-    /// Empty page.
     pub(super) no_runs: &'static str,
     /// Status.
     pub(super) queued: &'static str,
@@ -212,9 +178,7 @@ pub(super) struct Texts {
     pub(super) queue_stopping: &'static str,
     /// Begins the notice after the queue has stopped.
     pub(super) queue_stopped: &'static str,
-    /// Heading.
     pub(super) foreign_locks: &'static str,
-    /// Column heading.
     pub(super) format: &'static str,
     /// Another worker executes the queue.
     pub(super) queue_busy: &'static str,
@@ -243,7 +207,6 @@ pub(super) struct Texts {
     pub(super) started_ago: &'static str,
     /// Label.
     pub(super) ended_ago: &'static str,
-    /// Column heading.
     pub(super) took: &'static str,
     /// Label.
     pub(super) attempt: &'static str,
@@ -257,21 +220,15 @@ pub(super) struct Texts {
     pub(super) full_pass: &'static str,
     /// Question.
     pub(super) full_confirm: &'static str,
-    /// Column heading.
     pub(super) check: &'static str,
-    /// Column heading.
     pub(super) found: &'static str,
     /// Before what to do.
     pub(super) fix: &'static str,
     /// The page of stages.
     pub(super) stages: &'static str,
-    /// Heading.
     pub(super) executions: &'static str,
-    /// Column heading.
     pub(super) phase: &'static str,
-    /// Column heading.
     pub(super) mode: &'static str,
-    /// Column heading.
     pub(super) group: &'static str,
     /// Heading and column.
     pub(super) groups: &'static str,
@@ -283,49 +240,37 @@ pub(super) struct Texts {
     pub(super) one_by_one: &'static str,
     /// Before the time spent waiting for leases.
     pub(super) waited: &'static str,
-    /// Heading.
     pub(super) conflicts: &'static str,
-    /// Column heading.
     pub(super) number: &'static str,
-    /// Column heading.
     pub(super) kind: &'static str,
-    /// Column heading.
     pub(super) witness: &'static str,
-    /// Column heading.
     pub(super) rule: &'static str,
     /// Shown when no rule applied.
     pub(super) no_rule: &'static str,
-    /// Column heading.
     pub(super) severity: &'static str,
-    /// Column heading.
     pub(super) measure: &'static str,
     /// Groups that share a folder.
     pub(super) same_dir: &'static str,
     /// Note for groups that only share a folder.
     pub(super) advice: &'static str,
-    /// Heading.
     pub(super) conflict_graph: &'static str,
     /// Explains the drawing.
     pub(super) conflict_graph_hint: &'static str,
     /// No conflicts.
     pub(super) no_conflicts: &'static str,
-    /// Heading.
     pub(super) over_time: &'static str,
     /// Label while something runs.
     pub(super) not_over: &'static str,
-    /// Empty page.
     pub(super) no_executions: &'static str,
     /// First step for a new user.
     pub(super) no_executions_do: &'static str,
     /// Heading and link.
     pub(super) plan: &'static str,
-    /// Heading.
     pub(super) plans: &'static str,
     /// Explains the links.
     pub(super) plans_hint: &'static str,
     /// Shown when the plan was not kept.
     pub(super) plan_lost: &'static str,
-    /// Heading.
     pub(super) downgrades: &'static str,
     /// Status.
     pub(super) not_begun: &'static str,
@@ -337,7 +282,6 @@ pub(super) struct Texts {
     pub(super) interrupted: &'static str,
     /// Before the reason for an early end.
     pub(super) stopped_by: &'static str,
-    /// Heading.
     pub(super) open_requests: &'static str,
     /// Explains the drawing.
     pub(super) open_requests_hint: &'static str,
@@ -353,7 +297,6 @@ pub(super) struct Texts {
     pub(super) show_all: &'static str,
     /// Before the number of matches.
     pub(super) matching: &'static str,
-    /// Empty list.
     pub(super) nothing_matches: &'static str,
     /// Button.
     pub(super) cancel_matching: &'static str,
@@ -373,7 +316,6 @@ pub(super) struct Texts {
     pub(super) log_end: &'static str,
     /// The page of coding agents.
     pub(super) agents: &'static str,
-    /// Column heading.
     pub(super) agent: &'static str,
     /// State of an agent.
     pub(super) agent_works: &'static str,
@@ -397,11 +339,9 @@ pub(super) struct Texts {
     pub(super) incident: &'static str,
     /// Before the last hook call that failed.
     pub(super) failed_open: &'static str,
-    /// Empty page.
     pub(super) no_agents: &'static str,
     /// First step for a new user.
     pub(super) no_agents_do: &'static str,
-    /// Empty page.
     pub(super) no_part: &'static str,
     /// First step for a new user.
     pub(super) no_part_do: &'static str,
@@ -526,7 +466,6 @@ pub(super) struct Texts {
     pub(super) notify_off: &'static str,
     /// Notification: `{n}`.
     pub(super) notify_text: &'static str,
-    /// Label of the choice.
     pub(super) sort: &'static str,
     pub(super) sort_newest: &'static str,
     pub(super) sort_oldest: &'static str,
