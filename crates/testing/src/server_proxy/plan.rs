@@ -10,7 +10,7 @@ pub enum Break {
     Before,
     /// After the server has answered it. The client does not get the answer.
     After,
-    /// No connection ends: before the server reads the message, all messages are held back, as by [`ServerProxy::silence`].
+    /// No connection ends: before the server reads the message, all messages are held back, as by `ServerProxy::silence`.
     Silence,
 }
 
