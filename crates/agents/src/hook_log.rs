@@ -72,7 +72,7 @@ impl HookLog {
             .append(true)
             .create(true)
             .mode(0o600)
-            // A FIFO would hold up whoever opens or fills it.
+            // Opening a FIFO waits for a reader, and writing waits when it is full.
             .custom_flags(NO_FOLLOW | NO_WAIT)
             .open(&self.path);
         let is_file = |file: &File| file.metadata().is_ok_and(|meta| meta.is_file());
